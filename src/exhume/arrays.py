@@ -1,0 +1,48 @@
+"""Arrays at the protocol's boundary: NumPy, read-only, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from exhume.errors import InputError
+
+Array: TypeAlias = NDArray[Any]
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+def frozen(values: ArrayLike, dtype: Any = None) -> Array:
+    """Return a read-only copy-on-need of ``values``, so that nobody downstream can change it."""
+    array = np.asarray(values, dtype=dtype)
+    if array.dtype.hasobject:
+        raise InputError(f"expected an array of numbers, got objects (dtype {array.dtype})")
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+def frozen_mapping(arrays: Mapping[str, ArrayLike]) -> Mapping[str, Array]:
+    """Return a read-only mapping of read-only arrays, in the order given."""
+    return MappingProxyType({str(name): frozen(value) for name, value in arrays.items()})
+
+
+def all_finite(array: Array) -> bool:
+    """Tell whether no entry is NaN or infinite (integers always are finite)."""
+    return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+
+
+def require_finite(array: Array, what: str) -> None:
+    """Raise InputError naming the first NaN or infinity of ``array``."""
+    if all_finite(array):
+        return
+    bad = np.argwhere(~np.isfinite(array))
+    where = ", ".join(str(int(i)) for i in bad[0])
+    raise InputError(
+        f"{what} has {len(bad)} NaN or infinite value(s), the first at index ({where}); "
+        "every value must be a finite number"
+    )
