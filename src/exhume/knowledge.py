@@ -39,7 +39,7 @@ class Knowledge:
 
     ``training`` is the mechanism itself, without the private data: architecture, loss and algorithm
     with their settings. ``value_range`` holds for every entry of a record. ``labels`` are the
-    targets' own. ``shadow_targets`` are records like the target that it may train on; the pool it
+    targets' own, ``target_weight`` a target's weight in training. ``shadow_targets`` are records like the target that it may train on; the pool it
     could have guessed from is ``fixed_set`` and ``shadow_targets`` together.
     """
 
@@ -49,6 +49,7 @@ class Knowledge:
     fixed_set: Records | None = None
     shadow_targets: Records | None = None
     labels: Array | None = None
+    target_weight: float = 1.0
     known_attributes: KnownAttributes | None = None
     initial: Mapping[str, Array] | None = None
     batch_norm: Mapping[str, Array] | None = None

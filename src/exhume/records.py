@@ -12,25 +12,29 @@ from exhume.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """``n`` records: ``x`` of shape (n, *record shape) and, where there are any, ``y`` of shape (n,).
+    """``n`` records: ``x`` (n, *record shape), labels ``y`` (n,), weights in training (n,).
 
-    Both arrays are read-only. Class labels are integers, responses of a regression floats.
+    All arrays are read-only. Labels are numbers or strings; weights are 1 where not given.
     """
 
     x: Array
     y: Array | None = None
+    weight: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", frozen(self.x))
         if self.x.ndim < 2:
             raise InputError(f"records need shape (n, features, ...), got {self.x.shape}")
         require_finite(self.x, "x")
-        if self.y is None:
-            return
-        object.__setattr__(self, "y", frozen(self.y))
-        if self.y.shape != (len(self.x),):
-            raise InputError(f"y must have shape ({len(self.x)},) to go with x, got {self.y.shape}")
-        require_finite(self.y, "y")
+        for name in ("y", "weight"):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            values = frozen(values)
+            if values.shape != (len(self.x),):
+                raise InputError(f"{name} needs shape ({len(self.x)},) like x, got {values.shape}")
+            require_finite(values, name)
+            object.__setattr__(self, name, values)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -49,7 +53,10 @@ class Records:
 
     def take(self, index: Array | slice | list[int]) -> Records:
         """Return the records at ``index``, in that order."""
-        return Records(self.x[index], None if self.y is None else self.y[index])
+        y, weight = self.y, self.weight
+        return Records(
+            self.x[index], None if y is None else y[index], None if weight is None else weight[index]
+        )
 
     def with_record(self, target: Records) -> Records:
         """Return these records and ``target`` (one or more records) after them."""
@@ -57,5 +64,12 @@ class Records:
             raise InputError(
                 f"the target has shape {target.record_shape}, the records {self.record_shape}"
             )
-        x = np.concatenate([self.x, target.x])
-        return Records(x, None if self.y is None else np.concatenate([self.y, target.labels]))
+        weight = None
+        if self.weight is not None or target.weight is not None:
+            weight = np.concatenate([_weights(self), _weights(target)])
+        y = None if self.y is None else np.concatenate([self.y, target.labels])
+        return Records(np.concatenate([self.x, target.x]), y, weight)
+
+
+def _weights(records: Records) -> Array:
+    return np.ones(len(records)) if records.weight is None else records.weight

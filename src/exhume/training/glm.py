@@ -1,0 +1,193 @@
+"""Training a generalised linear model: the mechanism that the closed-form attack inverts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.errors import InputError
+from exhume.mechanism import Mechanism
+from exhume.records import Records
+from exhume.release import Weights
+from exhume.training.families import Family
+from exhume.training.newton import Problem, minimise, minimise_each
+from exhume.training.penalty import Penalty
+
+Label = int | float | str
+_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How the optimum is found: ``exact`` is Newton to rounding error, others are scikit-learn's.
+
+    ``tolerance`` and ``max_iterations`` are those of scikit-learn; None means its default.
+    """
+
+    name: str = "exact"
+    tolerance: float | None = None
+    max_iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class GLM(Mechanism):
+    """A linear, logistic, multinomial or Poisson model, fitted to its optimum (or near it).
+
+    ``classes`` lists the labels of a classifier in the order of its outputs; ``class_weights``
+    goes with it. ``standardise`` fits a StandardScaler on all the data first and releases it too.
+    Releases ``coef`` (outputs, features), ``intercept`` (outputs,), and with a scaler its
+    ``scaler.mean``, ``scaler.scale`` (features,) and ``scaler.count`` ().
+    """
+
+    family: Family
+    penalty: Penalty = field(default_factory=Penalty)
+    intercept: bool = True
+    classes: tuple[Label, ...] | None = None
+    class_weights: tuple[float, ...] | None = None
+    standardise: bool = False
+    solver: Solver = field(default_factory=Solver)
+
+    def __post_init__(self) -> None:
+        if self.family.classifies != (self.classes is not None):
+            raise InputError(f"a {self.family.value} model and classes={self.classes} don't agree")
+        count = len(self.classes or ())
+        if self.family is Family.LOGISTIC and count != 2:
+            raise InputError(f"a logistic model has exactly 2 classes, got {count}")
+        if self.family is Family.MULTINOMIAL and count < 2:
+            raise InputError(f"a multinomial model has at least 2 classes, got {count}")
+        if self.class_weights is not None and len(self.class_weights) != count:
+            raise InputError(f"{count} classes but {len(self.class_weights)} class weights")
+
+    @property
+    def outputs(self) -> int:
+        """How many scores the model has."""
+        return len(self.classes or ()) if self.family is Family.MULTINOMIAL else 1
+
+    def publish(self, data: Records, *, rng: np.random.Generator) -> Weights:
+        """Fit the model on ``data`` and release its parameters."""
+        self._check(data)
+        if self.solver.name != "exact":
+            from exhume.sklearn import fit
+
+            return fit(self, data, seed=int(rng.integers(2**31)))
+        scaler = fitted_scaler(data) if self.standardise else {}
+        theta = minimise(self.problem(data, scaler))
+        return Weights({**self.parameters(theta), **scaler})
+
+    def publish_each(
+        self, fixed_set: Records, targets: Records, *, rngs: Sequence[np.random.Generator]
+    ) -> Sequence[Weights]:
+        """Fit with each target added in turn; exact solutions share the fixed set's Hessian."""
+        shareable = not self.standardise and self.class_weights is None
+        if self.solver.name != "exact" or not shareable or self.penalty.averaged:
+            return [
+                self.publish(fixed_set.with_record(targets.take([i])), rng=rng)
+                for i, rng in enumerate(rngs)
+            ]
+        self._check(fixed_set)
+        problem = self.problem(fixed_set, {})
+        rows, responses = self.design(targets.x, {}), self.responses(targets.labels)
+        chunks = [
+            minimise_each(problem, rows[i : i + _CHUNK], responses[i : i + _CHUNK])
+            for i in range(0, len(targets), _CHUNK)
+        ]
+        return [Weights(self.parameters(theta)) for chunk in chunks for theta in chunk]
+
+    def score(self, release: Weights, data: Records) -> float:
+        """Return the released model's accuracy on ``data`` (classes) or its R² (regressions)."""
+        scaler = {name: a for name, a in release.parameters.items() if name.startswith("scaler.")}
+        means = self.family.mean(self.design(data.x, scaler) @ self.theta(release.parameters))
+        if self.family is Family.LOGISTIC:
+            means = np.hstack([1.0 - means, means])
+        if self.family.classifies:
+            return float(np.mean(np.asarray(self.classes)[means.argmax(axis=1)] == data.labels))
+        y = np.asarray(data.labels, dtype=np.float64)
+        return float(1.0 - np.mean((y - means[:, 0]) ** 2) / np.var(y))
+
+    # What the attack needs to know of the training, in the terms of the objective.
+
+    def design(self, x: Array, scaler: Mapping[str, Array]) -> FloatArray:
+        """Return records as rows, scaled and with a leading 1 where there is an intercept."""
+        rows = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
+        if scaler:
+            rows = (rows - scaler["scaler.mean"]) / scaler["scaler.scale"]
+        return np.hstack([np.ones((len(rows), 1)), rows]) if self.intercept else rows
+
+    def responses(self, labels: Array) -> FloatArray:
+        """Return labels as the mean-response coding (n, outputs): numbers, 0/1 or one-hot."""
+        if self.classes is None:
+            return np.asarray(labels, dtype=np.float64)[:, None]
+        matches = np.asarray(labels)[:, None] == np.asarray(self.classes)[None, :]
+        if not matches.any(axis=1).all():
+            stranger = np.asarray(labels)[~matches.any(axis=1)][0]
+            raise InputError(f"label {stranger} is none of the model's classes {self.classes}")
+        one_hot = matches.astype(np.float64)
+        return one_hot[:, 1:] if self.family is Family.LOGISTIC else one_hot
+
+    def weights_of(self, data: Records) -> FloatArray:
+        """Return the weight of each record in the loss."""
+        weights = np.ones(len(data)) if data.weight is None else np.asarray(data.weight, np.float64)
+        if self.class_weights is None:
+            return weights
+        index = np.argmax(data.labels[:, None] == np.asarray(self.classes)[None, :], axis=1)
+        return weights * np.asarray(self.class_weights)[index]
+
+    def column_penalty(self, features: int, total_weight: float) -> FloatArray:
+        """Return the penalty of each column of the design, in the summed convention."""
+        strength = self.penalty.summed(1) * (total_weight if self.penalty.averaged else 1.0)
+        penalty = np.full(features + self.intercept, strength)
+        if self.intercept and not self.penalty.intercept:
+            penalty[0] = 0.0
+        return penalty
+
+    def problem(
+        self, data: Records, scaler: Mapping[str, Array], *, extra_weight: float = 0.0
+    ) -> Problem:
+        """Return the objective on ``data``; ``extra_weight`` counts records that aren't there."""
+        weights = self.weights_of(data)
+        design = self.design(data.x, scaler)
+        features = design.shape[1] - self.intercept
+        penalty = self.column_penalty(features, float(weights.sum()) + extra_weight)
+        return Problem(self.family, design, self.responses(data.labels), weights, penalty)
+
+    def parameters(self, theta: FloatArray) -> dict[str, Array]:
+        """Return parameters (columns, outputs) under the names that are released."""
+        if not self.intercept:
+            return {"coef": theta.T}
+        return {"coef": theta[1:].T, "intercept": theta[0]}
+
+    def theta(self, parameters: Mapping[str, Array]) -> FloatArray:
+        """Return released parameters as (columns, outputs)."""
+        coef = np.atleast_2d(np.asarray(parameters["coef"], dtype=np.float64)).T
+        if not self.intercept:
+            return coef
+        return np.vstack([np.reshape(parameters["intercept"], (1, -1)).astype(np.float64), coef])
+
+    def _check(self, data: Records) -> None:
+        labels = data.labels
+        if self.classes is not None:
+            missing = set(self.classes) - set(labels.tolist())
+            if missing:
+                raise InputError(
+                    f"no training record has class {sorted(map(str, missing))}; every one of "
+                    f"{len(self.classes)} classes needs at least one"
+                )
+        elif self.family is Family.POISSON and float(labels.min()) < 0:
+            raise InputError(f"a Poisson response can't be negative, got {labels.min()}")
+        if np.ptp(np.asarray(data.x, dtype=np.float64), axis=0).max() == 0:
+            raise InputError("every training record is the same: there is nothing to fit")
+
+
+def fitted_scaler(data: Records) -> dict[str, Array]:
+    """Return what a StandardScaler fitted on ``data`` holds (constant columns keep scale 1)."""
+    rows = np.asarray(data.x, dtype=np.float64).reshape(len(data), -1)
+    scale = rows.std(axis=0)
+    scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(rows).max(axis=0)] = 1.0
+    return {
+        "scaler.mean": rows.mean(axis=0),
+        "scaler.scale": scale,
+        "scaler.count": np.asarray(len(rows)),
+    }

@@ -1,0 +1,246 @@
+"""Newton's method for penalised generalised linear models, one at a time or many that share data.
+
+The objective is Σ wᵢ·loss(⟨xᵢ,θ⟩, yᵢ) + ½ Σ Λⱼ θⱼ², θ of shape (columns, outputs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from exhume.arrays import FloatArray
+from exhume.errors import InputError
+from exhume.training.families import Family
+
+_MAX_STEPS = 200
+_MAX_CHORD_STEPS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Design (n, p), responses (n, outputs), record weights (n,), penalty of each column (p,)."""
+
+    family: Family
+    design: FloatArray
+    responses: FloatArray
+    weights: FloatArray
+    penalty: FloatArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the parameters."""
+        return self.design.shape[1], self.responses.shape[1]
+
+    def gradient(self, theta: FloatArray) -> FloatArray:
+        """Return the gradient of the objective, (p, outputs)."""
+        residual = self.family.mean(self.design @ theta) - self.responses
+        gradient: FloatArray = self.design.T @ (self.weights[:, None] * residual)
+        return gradient + self.penalty[:, None] * theta
+
+    def objective(self, theta: FloatArray) -> float:
+        """Return the penalised loss."""
+        loss = self.weights @ self.family.loss(self.design @ theta, self.responses)
+        return float(loss + 0.5 * np.sum(self.penalty[:, None] * theta**2))
+
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        """Return the Hessian over (column, output) pairs, (p·outputs, p·outputs)."""
+        columns, outputs = self.shape
+        curvature = self.weights[:, None, None] * self.family.curvature(self.design @ theta)
+        hessian = np.empty((columns, outputs, columns, outputs))
+        for a in range(outputs):
+            for b in range(a, outputs):
+                block = self.design.T @ (curvature[:, a, b, None] * self.design)
+                hessian[:, a, :, b] = hessian[:, b, :, a] = block
+        for a in range(outputs):
+            hessian[np.arange(columns), a, np.arange(columns), a] += self.penalty
+        size = columns * outputs
+        return hessian.reshape(size, size)
+
+    def rounding(self, theta: FloatArray) -> float:
+        """Return the size of rounding errors in one coordinate of the gradient (root mean square).
+
+        A sum of n products carries an error of about √n units in the last place of its terms.
+        """
+        residual = self.family.mean(self.design @ theta) - self.responses
+        terms = (self.design**2).T @ (self.weights[:, None] * residual) ** 2
+        own = (self.penalty[:, None] * theta) ** 2
+        return float(np.finfo(np.float64).eps * np.sqrt(np.mean(terms + own)) * 4.0)
+
+    @cached_property
+    def gauge(self) -> FloatArray:
+        """Directions the objective doesn't see: adding one number to all of a column's outputs."""
+        if self.family is not Family.MULTINOMIAL:
+            return np.zeros((self.design.shape[1] * self.shape[1], 0))
+        free = np.flatnonzero(self.penalty == 0)
+        gauge = np.zeros((*self.shape, len(free)))
+        gauge[free, :, np.arange(len(free))] = 1.0
+        return gauge.reshape(-1, len(free))
+
+
+def factorised(problem: Problem, theta: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return the solver of Hessian systems at ``theta``; right-hand sides are (p·outputs, k)."""
+    hessian = problem.hessian(theta)
+    gauge = problem.gauge
+    scale = float(np.trace(hessian)) / len(hessian)
+    hessian = hessian + scale * gauge @ gauge.T
+    try:
+        factor = cho_factor(hessian, lower=True, check_finite=False)
+    except LinAlgError:
+        raise InputError(
+            f"the model is not determined by its data: {problem.design.shape[0]} records, "
+            f"{problem.design.shape[1]} columns, and no penalty that decides; "
+            "give more records than columns, drop redundant columns or add a penalty"
+        ) from None
+    # A Cholesky factor can exist for a matrix that is singular for every practical purpose.
+    if float(np.min(np.diag(factor[0]))) ** 2 < 1e-14 * float(np.max(np.diag(hessian))):
+        raise InputError(
+            "the model is not determined by its data: some column is (nearly) a combination of "
+            "the others, or there are more columns than records; drop it or add a penalty"
+        )
+    return lambda right: np.asarray(cho_solve(factor, right, check_finite=False))
+
+
+def minimise(problem: Problem, start: FloatArray | None = None) -> FloatArray:
+    """Return the minimiser, to rounding error, by damped Newton steps."""
+    theta = np.zeros(problem.shape) if start is None else start.copy()
+    value, size = problem.objective(theta), np.inf
+    for _ in range(_MAX_STEPS):
+        gradient = problem.gradient(theta)
+        step = factorised(problem, theta)(gradient.reshape(-1, 1)).reshape(theta.shape)
+        previous, size = size, float(np.linalg.norm(step) / (1.0 + np.linalg.norm(theta)))
+        new, new_value = _damped(problem, theta, step, value)
+        if new_value >= value and np.linalg.norm(problem.gradient(new)) >= np.linalg.norm(gradient):
+            break
+        theta, value = new, new_value
+        if size < 1e-15 or (size < 1e-12 and size > 0.5 * previous):
+            break
+    else:
+        raise InputError(_diverged(problem))
+    if float(np.max(np.abs(theta))) > 1e8 or size > 1e-6:
+        raise InputError(_diverged(problem))
+    return theta
+
+
+def minimise_each(problem: Problem, rows: FloatArray, responses: FloatArray) -> FloatArray:
+    """Return the minimiser with each extra record added in turn, (k, p, outputs).
+
+    The Hessian of the shared records is factorised once; a record adds a rank-``outputs`` update
+    (Woodbury), and all gradients come from two matrix products. ``rows`` (k, p), ``responses``
+    (k, outputs). Where this doesn't settle, that record is solved by itself.
+    """
+    shared = minimise(problem)
+    solve = factorised(problem, shared)
+    thetas = np.repeat(shared[None], len(rows), axis=0)
+    best, sizes = thetas.copy(), np.full(len(rows), np.inf)
+    for _ in range(_MAX_CHORD_STEPS):
+        gradients = _gradients(problem, thetas, rows, responses)
+        norms = np.linalg.norm(gradients, axis=(1, 2))
+        better = norms < sizes
+        # An iterate is only worth another step while the gradient still halves.
+        moving = norms < 0.5 * sizes
+        best[better], sizes[better] = thetas[better], norms[better]
+        if not moving.any():
+            break
+        thetas = best - _updated_steps(problem.family, solve, gradients, thetas, rows)
+    floor = _floors(problem, shared, rows, responses, best)
+    for i in np.flatnonzero(~(sizes <= floor)):
+        best[i] = minimise(_with_record(problem, rows[i], responses[i]), best[i])
+    return best
+
+
+def _damped(
+    problem: Problem, theta: FloatArray, step: FloatArray, value: float
+) -> tuple[FloatArray, float]:
+    """Halve the step until the objective doesn't rise; a step that never helps is not taken."""
+    fraction = 1.0
+    while fraction > 1e-10:
+        new = theta - fraction * step
+        new_value = problem.objective(new)
+        if np.isfinite(new_value) and new_value <= value + 1e-12 * abs(value):
+            return new, new_value
+        fraction *= 0.5
+    return theta, value
+
+
+def _gradients(
+    problem: Problem, thetas: FloatArray, rows: FloatArray, responses: FloatArray
+) -> FloatArray:
+    """Gradients of every problem with its own extra record, (k, p, outputs)."""
+    shared = gradients_each(problem, thetas)
+    own = problem.family.mean(np.einsum("kp,kpo->ko", rows, thetas)) - responses
+    return shared + rows[:, :, None] * own[:, None, :]
+
+
+def gradients_each(problem: Problem, thetas: FloatArray) -> FloatArray:
+    """Gradients of the shared problem at many parameters (k, p, outputs): two matrix products."""
+    count, columns, outputs = thetas.shape
+    stacked = thetas.transpose(1, 0, 2).reshape(columns, count * outputs)
+    scores = (problem.design @ stacked).reshape(-1, count, outputs)
+    residual = problem.family.mean(scores) - problem.responses[:, None, :]
+    residual *= problem.weights[:, None, None]
+    product = problem.design.T @ residual.reshape(len(residual), -1)
+    gradients = product.reshape(columns, count, outputs).transpose(1, 0, 2)
+    return np.asarray(gradients + problem.penalty[None, :, None] * thetas)
+
+
+def _updated_steps(
+    family: Family,
+    solve: Callable[[FloatArray], FloatArray],
+    gradients: FloatArray,
+    thetas: FloatArray,
+    rows: FloatArray,
+) -> FloatArray:
+    """Newton steps with the shared Hessian and each record's own curvature (Woodbury)."""
+    count, columns, outputs = gradients.shape
+    curvature = family.curvature(np.einsum("kp,kpo->ko", rows, thetas))
+    values, vectors = np.linalg.eigh(curvature)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    update = (rows[:, :, None, None] * root[:, None, :, :]).reshape(count, -1, outputs)
+    right = np.concatenate([gradients.reshape(count, -1, 1), update], axis=2)
+    solved = solve(right.transpose(1, 0, 2).reshape(columns * outputs, -1))
+    solved = solved.reshape(columns * outputs, count, 1 + outputs).transpose(1, 0, 2)
+    plain, spread = solved[:, :, :1], solved[:, :, 1:]
+    transposed = update.transpose(0, 2, 1)
+    inner = np.linalg.solve(np.eye(outputs) + transposed @ spread, transposed @ plain)
+    return np.asarray((plain - spread @ inner).reshape(count, columns, outputs))
+
+
+def _floors(
+    problem: Problem,
+    shared: FloatArray,
+    rows: FloatArray,
+    responses: FloatArray,
+    thetas: FloatArray,
+) -> FloatArray:
+    """The gradient norm that rounding alone leaves, generously, for every extra record."""
+    size = np.sqrt(shared.size)
+    own = problem.family.mean(np.einsum("kp,kpo->ko", rows, thetas)) - responses
+    extra = np.linalg.norm(rows, axis=1) * np.linalg.norm(own, axis=1)
+    eps = np.finfo(np.float64).eps
+    return np.asarray(16.0 * (size * problem.rounding(shared) + eps * extra))
+
+
+def _with_record(problem: Problem, row: FloatArray, response: FloatArray) -> Problem:
+    return Problem(
+        problem.family,
+        np.vstack([problem.design, row]),
+        np.vstack([problem.responses, response]),
+        np.append(problem.weights, 1.0),
+        problem.penalty,
+    )
+
+
+def _diverged(problem: Problem) -> str:
+    if problem.family.classifies and not problem.penalty.any():
+        return (
+            "training did not converge: without a penalty the classes can be separated perfectly "
+            "and the coefficients grow without end; add a penalty"
+        )
+    return (
+        f"training the {problem.family.value} model did not converge; check the data for extreme "
+        "values (standardise the columns) or add a penalty"
+    )
