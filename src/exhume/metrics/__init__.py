@@ -1,0 +1,56 @@
+"""Metrics: truth and reconstruction in, one number a record out. Only metrics see the truth."""
+
+from exhume.metrics.base import Metric
+from exhume.metrics.classifier import ClassifierKL
+from exhume.metrics.confidence import (
+    Interval,
+    Proportion,
+    bootstrap_mean,
+    bootstrap_median,
+    clopper_pearson,
+    clopper_pearson_high,
+    clopper_pearson_low,
+)
+from exhume.metrics.error import MSE, NCC, PSNR, RMSE
+from exhume.metrics.matching import Match, match, rescore, score
+from exhume.metrics.names import make, names
+from exhume.metrics.oblivious import (
+    ConstantGuess,
+    best_constant,
+    best_constant_guess,
+    kappa_of_constant,
+)
+from exhume.metrics.oracle import Oracle, nearest_neighbours
+from exhume.metrics.perceptual import LPIPS, SSIM, lpips_unavailable, lpips_weights
+
+__all__ = [
+    "LPIPS",
+    "MSE",
+    "NCC",
+    "PSNR",
+    "RMSE",
+    "SSIM",
+    "ClassifierKL",
+    "ConstantGuess",
+    "Interval",
+    "Match",
+    "Metric",
+    "Oracle",
+    "Proportion",
+    "best_constant",
+    "best_constant_guess",
+    "bootstrap_mean",
+    "bootstrap_median",
+    "clopper_pearson",
+    "clopper_pearson_high",
+    "clopper_pearson_low",
+    "kappa_of_constant",
+    "lpips_unavailable",
+    "lpips_weights",
+    "make",
+    "match",
+    "names",
+    "nearest_neighbours",
+    "rescore",
+    "score",
+]
