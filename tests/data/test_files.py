@@ -205,3 +205,16 @@ def test_endings_and_labels(tmp_path: Path) -> None:
 def test_a_single_record_where_one_will_do(tmp_path: Path) -> None:
     path = write(tmp_path / "target.npz", {"x": X[:1], "y": Y[:1]})
     assert len(read_records(path, at_least=1)) == 1
+
+
+def test_names_from_a_file_stay_on_one_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.npz", {"x": X, "y\n\x1b[2J": Y})
+    assert "it holds x, 'y\\n\\x1b[2J'" in complaint(path)
+    many = write(tmp_path / "many.npz", {f"k{i}": Y for i in range(100)})
+    assert complaint(many).endswith("k19, …")
+
+
+def test_a_damaged_header(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.npy", X)
+    path.write_bytes(path.read_bytes().replace(b"False", b"(((((", 1))
+    assert "can't be read as a NumPy .npy array" in complaint(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from exhume.arrays import Array
-from exhume.data.reading import explained, require_file
+from exhume.data.reading import explained, listed, require_file
 from exhume.errors import InputError
 
 _KIND = "a comma-separated table in UTF-8"
@@ -73,7 +73,7 @@ def _label_place(names: Sequence[str], label: str | None, path: Path) -> int:
     if label is None:
         return len(names) - 1
     if label not in names:
-        raise InputError(f"{path}: has no column {label!r}; its columns are {', '.join(names)}")
+        raise InputError(f"{path}: has no column {label!r}; its columns are {listed(names)}")
     return names.index(label)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from exhume.arrays import Array
 from exhume.data.csv_table import read_csv_table
 from exhume.data.npz import npz_array, npz_keys
-from exhume.data.reading import explained, require_file
+from exhume.data.reading import explained, listed, require_file
 from exhume.errors import InputError
 from exhume.records import Records
 
@@ -76,7 +76,7 @@ def _read_safetensors(path: Path) -> tuple[Array, Array | None]:
 
 
 def _check_keys(keys: Sequence[str], path: Path) -> None:
-    there = ", ".join(keys) or "nothing"
+    there = listed(keys)
     if "x" not in keys:
         raise InputError(f"{path}: has no array 'x' with the records; it holds {there}")
     # Labels under another name must not be dropped in silence.

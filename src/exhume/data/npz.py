@@ -12,7 +12,7 @@ from exhume.arrays import Array
 from exhume.data.dataset import Sizes
 from exhume.data.images import RawImages
 from exhume.data.layout import Layout, RawParts, first_existing
-from exhume.data.reading import explained, require_file
+from exhume.data.reading import explained, listed, require_file
 from exhume.errors import InputError
 
 _KIND = "a NumPy .npz archive"
@@ -48,7 +48,7 @@ def npz_shape(path: Path, key: str) -> tuple[int, ...]:
 def _header(path: Path, key: str) -> tuple[np.dtype[np.generic], tuple[int, ...]]:
     keys = npz_keys(path)
     if key not in keys:
-        raise InputError(f"{path}: has no array '{key}'; it holds {', '.join(keys) or 'nothing'}")
+        raise InputError(f"{path}: has no array '{key}'; it holds {listed(keys)}")
     with (
         explained(path, f"{_KIND} with an array '{key}'"),
         zipfile.ZipFile(path) as archive,

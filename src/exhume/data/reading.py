@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,8 +26,10 @@ def explained(path: Path, kind: str) -> Iterator[None]:
         raise InputError(f"{path}: does not fit into memory") from None
     except EOFError:
         raise InputError(f"{path}: is cut short, expected {kind}") from None
-    except (OSError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        reason = " ".join(str(error).split())
+    # Parsers meet damaged bytes with errors of every kind (zlib's, the tokenizer's in a NumPy
+    # header, an overflow); what the person needs to know is which file it was.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: can't be read as {kind}: {reason}") from None
 
 
@@ -40,3 +40,15 @@ def require_file(path: Path, kind: str) -> None:
             raise IsADirectoryError
         if path.stat().st_size == 0:
             raise InputError(f"{path}: is empty, expected {kind}")
+
+
+def listed(names: Sequence[str], *, most: int = 20) -> str:
+    """Return the names that a file holds, on one line: a stranger's file may hold any character.
+
+    >>> listed(["x", "labels"])
+    'x, labels'
+    >>> listed([])
+    'nothing'
+    """
+    shown = [name if name.isprintable() else ascii(name) for name in names[:most]]
+    return ", ".join([*shown, *(["…"] if len(names) > most else [])]) or "nothing"
