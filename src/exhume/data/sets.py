@@ -33,8 +33,8 @@ def load(name: str, *, folder: Path | None = None) -> DataSet:
     source = next((source for source in SOURCES if source.name == name), None)
     if source is None:
         close = difflib.get_close_matches(name, names(), n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"no data set is called {name!r}{meant} Known: {', '.join(names())}")
+        meant = f" (did you mean {close[0]!r}?)" if close else ""
+        raise InputError(f"no data set is called {name!r}{meant}; known are {', '.join(names())}")
     # A wrong folder is no reason to refuse what needs none.
     needs_folder = source in FOLDER_IMAGES
     return source.load(search_folders(folder) if needs_folder else ())
