@@ -158,7 +158,9 @@ def test_pickled_objects_are_refused_unread(tmp_path: Path) -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(InputError, match=r"'mnits' \(did you mean 'mnist'\?\); known are") as caught:
+    with pytest.raises(
+        InputError, match=r"'mnits' \(did you mean 'mnist'\?\); known are"
+    ) as caught:
         load("mnits")
     assert "olivetti" in str(caught.value)
     with pytest.raises(InputError, match="no data set is called 'zzz'; known are"):
