@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from exhume.errors import InputError
 
 Array: TypeAlias = NDArray[Any]
-FloatArray: TypeAlias = NDArray[np.float64]
+FloatArray: TypeAlias = NDArray[np.floating[Any]]
 
 
 def frozen(values: ArrayLike, dtype: Any = None) -> Array:

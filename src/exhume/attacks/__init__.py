@@ -1,1 +1,7 @@
-"""."""
+"""Attacks: one file (or folder) a method."""
+
+from exhume.attacks.base import Attack
+from exhume.attacks.glm import GLM
+from exhume.attacks.scaler import ScalerMoments
+
+__all__ = ["GLM", "Attack", "ScalerMoments"]

@@ -1,1 +1,7 @@
-"""."""
+"""Defences: mechanisms around mechanisms."""
+
+from exhume.defences.base import Blurring, Defence, undefended
+from exhume.defences.output_perturbation import OutputPerturbation
+from exhume.defences.rounding import Rounding
+
+__all__ = ["Blurring", "Defence", "OutputPerturbation", "Rounding", "undefended"]

@@ -78,7 +78,7 @@ class Problem:
         free = np.flatnonzero(self.penalty == 0)
         gauge = np.zeros((*self.shape, len(free)))
         gauge[free, :, np.arange(len(free))] = 1.0
-        return gauge.reshape(-1, len(free))
+        return gauge.reshape(int(np.prod(self.shape)), len(free))
 
 
 def factorised(problem: Problem, theta: FloatArray) -> Callable[[FloatArray], FloatArray]:

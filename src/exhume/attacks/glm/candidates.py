@@ -1,0 +1,377 @@
+"""From a reading to ranked candidates: which equations to solve, and which answer to believe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from exhume.arrays import FloatArray
+from exhume.attacks.base import nothing
+from exhume.attacks.glm import equations, posterior
+from exhume.attacks.glm.checks import contradiction
+from exhume.attacks.glm.reading import Reading, label_of
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Reconstruction, Status
+from exhume.training.families import Family
+
+_KEEP = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A possible target in the model's own units.
+
+    ``x`` (d,), response (outputs,), the deviation of each entry of x, the cost (negative log of how
+    much speaks for it), and how it was found.
+    """
+
+    x: FloatArray
+    response: FloatArray
+    deviation: FloatArray
+    cost: float
+    how: str
+
+    @property
+    def error(self) -> float:
+        """The root mean square of the deviations."""
+        return float(np.sqrt(np.mean(self.deviation**2)))
+
+
+def answer(reading: Reading, knowledge: Knowledge) -> Reconstruction:
+    """Solve, refine, rank and check."""
+    found = sorted(_from_gradient(reading, knowledge), key=lambda candidate: candidate.cost)
+    leaked = _from_scaler(reading, knowledge)
+    if leaked is not None and (not found or leaked.error < found[0].error):
+        found = [leaked]
+    if not found:
+        message = "the target's own gradient vanishes in the noise: the model fits it perfectly"
+        return nothing(knowledge, Status.NO_INFORMATION, message)
+    return _report(reading, knowledge, _averaged(reading, found[:_KEEP]))
+
+
+def _averaged(reading: Reading, found: list[Candidate]) -> list[Candidate]:
+    """Put the posterior mean first where no mode is sure: it has the smallest expected error."""
+    spread = np.sqrt(reading.prior.variance) if len(found) > 1 else 0.0
+    if found[0].how != "posterior" or found[0].error <= 0.1 * spread or len(found) == 1:
+        return found
+    share = _shares(found)
+    mean = share @ np.stack([c.x for c in found])
+    variance = sum(
+        w * (c.deviation**2 + (c.x - mean) ** 2) for w, c in zip(share, found, strict=True)
+    )
+    first = replace(found[0], x=mean, deviation=np.sqrt(variance), how="posterior mean")
+    return [first, *found][:_KEEP]
+
+
+def _shares(found: list[Candidate]) -> FloatArray:
+    costs = np.array([c.cost for c in found])
+    share = np.exp(costs.min() - costs)
+    return np.asarray(share / share.sum())
+
+
+def _from_scaler(reading: Reading, knowledge: Knowledge) -> Candidate | None:
+    from exhume.attacks.scaler import miscounted, read_moments
+
+    assert knowledge.fixed_set is not None
+    if not reading.scaler or miscounted(reading.scaler, knowledge) is not None:
+        return None
+    blur = float(np.median(reading.theta_deviation)) if reading.noisy_parameters else 0.0
+    leak = read_moments(reading.scaler, knowledge.fixed_set, blur=blur)
+    scale = reading.scaler["scaler.scale"]
+    x, deviation = (leak.x - reading.scaler["scaler.mean"]) / scale, leak.deviation / scale
+    row = np.concatenate([[1.0], x]) if reading.model.intercept else x
+    c = reading.gradient.T @ row / max(float(row @ row), 1e-300)
+    response = reading.model.family.mean(row @ reading.theta) + c / knowledge.target_weight
+    return Candidate(x, _snapped(reading, response), deviation, 0.0, "scaler's mean")
+
+
+def _from_gradient(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
+    visible = float(np.linalg.norm(reading.gradient)) > 10.0 * reading.coordinate_deviation
+    blurred = reading.noisy_parameters or knowledge.known_attributes is not None
+    if not visible and not blurred:
+        return []
+    closed = _closed_forms(reading, knowledge) if visible else []
+    closed = [c for c in closed if np.isfinite(c.x).all() and np.isfinite(c.deviation).all()]
+    unfinished = reading.model.family is Family.MULTINOMIAL and reading.model.solver.name != "exact"
+    if (blurred or unfinished) and reading.gradient.size <= 4000:
+        return _most_probable(reading, knowledge, closed)
+    return closed
+
+
+def _closed_forms(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
+    if reading.model.intercept:
+        solution = equations.with_intercept(reading.gradient)
+        return [_with_intercept(reading, knowledge, solution)]
+    if reading.model.family is Family.MULTINOMIAL:
+        return _directions(reading, knowledge)
+    if knowledge.labels is None and not reading.model.family.classifies:
+        return _scaled_to_attributes(reading, knowledge)
+    return [
+        _candidate(reading, knowledge, solution, response)
+        for response in _responses(reading, knowledge)
+        for solution in equations.without_intercept(
+            reading.model.family,
+            reading.theta,
+            reading.gradient,
+            float(response[0]),
+            _weight(reading, knowledge, response),
+        )
+    ]
+
+
+def _with_intercept(
+    reading: Reading, knowledge: Knowledge, solution: equations.Solution
+) -> Candidate:
+    """Recover the label, snap it to a class, and refine x with the label known."""
+    family = reading.model.family
+    known = _known_response(reading, knowledge)
+    score = np.concatenate([[1.0], solution.x]) @ reading.theta
+    if known is None and not family.classifies:
+        response = family.mean(score) + solution.c / knowledge.target_weight
+        deviation = np.sqrt(1.0 + solution.x**2) * reading.coordinate_deviation
+        deviation = deviation / np.linalg.norm(solution.c)
+        return Candidate(solution.x, response, deviation, 0.0, "closed form")
+    response = known if known is not None else _class_response(reading, solution.c)
+    if family is not Family.MULTINOMIAL:
+        weight = _weight(reading, knowledge, response)
+        solution = equations.refined_residual(
+            family, reading.theta, reading.gradient, float(response[0]), weight
+        )
+    return _candidate(reading, knowledge, solution, response)
+
+
+def _candidate(
+    reading: Reading, knowledge: Knowledge, solution: equations.Solution, response: FloatArray
+) -> Candidate:
+    """A solution with its deviation by error propagation, and its cost by the fixed set's spread."""
+    size = max(float(np.linalg.norm(solution.c)), 1e-300)
+    deviation = np.full(len(solution.x), reading.coordinate_deviation / size)
+    cost = 0.0
+    if not reading.model.intercept:
+        cost = _implausibility(reading, knowledge, solution, response)
+        cost += _out_of_range(reading, knowledge, solution.x)
+        cost += _at_odds(reading, knowledge, solution.x)
+    return Candidate(solution.x, response, deviation, cost, "closed form")
+
+
+def _implausibility(
+    reading: Reading, knowledge: Knowledge, solution: equations.Solution, response: FloatArray
+) -> float:
+    """Minus the log of a root's share: the prior's density there over the Jacobian's determinant.
+
+    The map x → x·c(x) of one output has determinant c^(d−1)·(c − w·μ′·⟨x,θ⟩).
+    """
+    prior = reading.prior_of(response)
+    away = solution.x - prior.mean
+    cost = 0.5 * float(away @ prior.precision @ away) - float(np.log(_frequency(reading, response)))
+    if reading.model.family is Family.MULTINOMIAL:
+        return cost
+    c, score = float(solution.c[0]), solution.x @ reading.theta
+    weight = _weight(reading, knowledge, response)
+    bend = c - weight * float(reading.model.family.slope(score)[0] * score[0])
+    return cost + (len(away) - 1) * float(np.log(abs(c))) + float(np.log(max(abs(bend), 1e-300)))
+
+
+def _directions(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
+    """Several outputs and no intercept: only the right label explains the gradient's length."""
+    tries = []
+    for response in _responses(reading, knowledge):
+        solution, misfit = equations.without_intercept_multinomial(
+            reading.theta, reading.gradient, response, _weight(reading, knowledge, response)
+        )
+        tries.append((misfit, _candidate(reading, knowledge, solution, response)))
+    best = min(misfit for misfit, _ in tries)
+    return [c for misfit, c in tries if misfit <= max(10.0 * best, 1e-9)]
+
+
+def _scaled_to_attributes(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
+    """No intercept, no label, but attributes: they fix the length, and that gives the label."""
+    known = knowledge.known_attributes
+    if known is None:
+        return []
+    mask = known.mask.reshape(-1)
+    values = to_model_units(reading, known.values.reshape(-1))
+    seen = reading.gradient[mask, 0]
+    length = float(seen @ values[mask]) / max(float(seen @ seen), 1e-300)
+    x = length * reading.gradient[:, 0]
+    if length == 0.0:
+        return []
+    c = np.array([1.0 / length])
+    response = reading.model.family.mean(x @ reading.theta) + c / knowledge.target_weight
+    return [_candidate(reading, knowledge, equations.Solution(x, c), response)]
+
+
+def _most_probable(
+    reading: Reading, knowledge: Knowledge, closed: list[Candidate]
+) -> list[Candidate]:
+    """Maximise the posterior from the closed form and from the prior's mean, label by label."""
+    fixed = np.zeros(len(reading.prior.mean), dtype=bool)
+    values = reading.prior.mean.copy()
+    if knowledge.known_attributes is not None:
+        fixed = knowledge.known_attributes.mask.reshape(-1)
+        given = to_model_units(reading, knowledge.known_attributes.values.reshape(-1))
+        values = np.where(fixed, given, values)
+    free_response = not reading.model.family.classifies and knowledge.labels is None
+    precision, found = reading.precision(), []
+    for response in _responses(reading, knowledge):
+        prior = reading.prior_of(response)
+        noisy = posterior.Noisy(
+            reading.model.family,
+            reading.theta,
+            reading.gradient,
+            precision,
+            _weight(reading, knowledge, response),
+            prior,
+            fixed,
+            reading.model.intercept,
+        )
+        starts = [(np.where(fixed, values, prior.mean), response)]
+        starts += [
+            (np.where(fixed, values, _bounded(reading, c.x)), c.response)
+            for c in closed
+            if free_response or np.array_equal(c.response, response)
+        ]
+        for start, guess in starts:
+            fit = posterior.fit(noisy, start, guess, free_response=free_response)
+            cost = fit.cost - np.log(_frequency(reading, response))
+            cost += _out_of_range(reading, knowledge, fit.x)
+            found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
+    return _distinct(found)
+
+
+def _distinct(found: list[Candidate]) -> list[Candidate]:
+    """Keep one of candidates that are the same point reached from different starts."""
+    kept: list[Candidate] = []
+    for candidate in sorted(found, key=lambda c: c.cost):
+        apart = [np.linalg.norm(candidate.x - other.x) for other in kept]
+        tolerance = 1e-3 * (
+            np.linalg.norm(candidate.deviation) + 1e-9 * np.linalg.norm(candidate.x)
+        )
+        if all(distance > tolerance for distance in apart):
+            kept.append(candidate)
+    return kept
+
+
+def _responses(reading: Reading, knowledge: Knowledge) -> list[FloatArray]:
+    """The responses to try: the one known, every class, or the mean as a start."""
+    known = _known_response(reading, knowledge)
+    if known is not None:
+        return [known]
+    match reading.model.family:
+        case Family.LOGISTIC:
+            return [np.array([0.0]), np.array([1.0])]
+        case Family.MULTINOMIAL:
+            return list(np.eye(reading.model.outputs))
+        case _:
+            return [np.array([reading.prior.response_mean])]
+
+
+def _known_response(reading: Reading, knowledge: Knowledge) -> FloatArray | None:
+    if knowledge.labels is None:
+        return None
+    return reading.model.responses(knowledge.labels)[0]
+
+
+def _class_response(reading: Reading, c: FloatArray) -> FloatArray:
+    """The class that a residual belongs to: only the true class's entry is positive."""
+    if reading.model.family is Family.LOGISTIC:
+        return np.array([float(c[0] > 0)])
+    return np.asarray(np.eye(len(c))[int(np.argmax(c))])
+
+
+def _snapped(reading: Reading, response: FloatArray) -> FloatArray:
+    if reading.model.family is Family.LOGISTIC:
+        return np.array([float(response[0] > 0.5)])
+    if reading.model.family is Family.MULTINOMIAL:
+        return np.asarray(np.eye(len(response))[int(np.argmax(response))])
+    return response
+
+
+def _weight(reading: Reading, knowledge: Knowledge, response: FloatArray) -> float:
+    weights = reading.model.class_weights
+    if weights is None:
+        return knowledge.target_weight
+    logistic = reading.model.family is Family.LOGISTIC
+    index = int(response[0] > 0.5) if logistic else int(np.argmax(response))
+    return knowledge.target_weight * weights[index]
+
+
+def _frequency(reading: Reading, response: FloatArray) -> float:
+    """How common the response's class is in the fixed set (1 where there are no classes)."""
+    if not reading.model.family.classifies:
+        return 1.0
+    same = np.all(reading.problem.responses == response, axis=1)
+    return float((same.sum() + 1.0) / (len(same) + 1.0))
+
+
+def _bounded(reading: Reading, x: FloatArray) -> FloatArray:
+    """A start far outside the fixed set's own range helps nobody."""
+    rows = reading.problem.design[:, int(reading.model.intercept) :]
+    return np.clip(x, rows.min(axis=0), rows.max(axis=0))
+
+
+def _out_of_range(reading: Reading, knowledge: Knowledge, x: FloatArray) -> float:
+    if knowledge.value_range is None:
+        return 0.0
+    low, high = knowledge.value_range
+    raw = to_record_units(reading, x)
+    excess = np.maximum(low - raw, raw - high)
+    return 50.0 * float(np.sqrt(np.mean(np.maximum(excess, 0.0) ** 2))) / (high - low)
+
+
+def _at_odds(reading: Reading, knowledge: Knowledge, x: FloatArray) -> float:
+    known = knowledge.known_attributes
+    if known is None:
+        return 0.0
+    mask = known.mask.reshape(-1)
+    gap = (x - to_model_units(reading, known.values.reshape(-1)))[mask]
+    return 1e3 * float(np.sqrt(np.mean(gap**2) / max(reading.prior.variance, 1e-300)))
+
+
+def to_record_units(reading: Reading, x: FloatArray) -> FloatArray:
+    """Undo the scaler, where there is one."""
+    if not reading.scaler:
+        return x
+    return np.asarray(x * reading.scaler["scaler.scale"] + reading.scaler["scaler.mean"])
+
+
+def to_model_units(reading: Reading, x: FloatArray) -> FloatArray:
+    """Apply the scaler, where there is one."""
+    if not reading.scaler:
+        return x
+    return np.asarray((x - reading.scaler["scaler.mean"]) / reading.scaler["scaler.scale"])
+
+
+def _report(reading: Reading, knowledge: Knowledge, found: list[Candidate]) -> Reconstruction:
+    scale = reading.scaler["scaler.scale"] if reading.scaler else 1.0
+    errors = np.array([np.sqrt(np.mean((c.deviation * scale) ** 2)) for c in found])
+    spread = float(np.sqrt(np.mean(scale**2 * np.ones(len(found[0].x)) * reading.prior.variance)))
+    confidence = _shares(found)
+    contradicted = contradiction(reading, knowledge)
+    status = _status(float(errors[0]), spread)
+    message = f"{found[0].how}, own error estimate {errors[0]:.1e} (records spread by {spread:.1e})"
+    if contradicted is not None:
+        status, message = Status.WRONG_ASSUMPTION, contradicted
+    elif len(found) > 1 and confidence[1] > 0.05:
+        message += f"; {len(found)} candidates explain the release, the second nearly as well"
+    samples = np.stack([to_record_units(reading, c.x) for c in found])
+    return Reconstruction(
+        samples.reshape(-1, *knowledge.record_shape),
+        status,
+        labels=np.array([label_of(reading.model, c.response) for c in found]),
+        confidence=confidence,
+        error_estimate=errors,
+        message=message,
+        stats={
+            "gradient_norm": float(np.linalg.norm(reading.gradient)),
+            "gradient_deviation": reading.coordinate_deviation,
+            "how": found[0].how,
+        },
+    )
+
+
+def _status(error: float, spread: float) -> Status:
+    if error <= 0.1 * spread:
+        return Status.CONVERGED
+    return Status.APPROXIMATE if error <= 0.95 * spread else Status.NO_INFORMATION

@@ -1,0 +1,75 @@
+"""Does the release contradict what was assumed of the training?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exhume.attacks.glm import equations
+from exhume.attacks.glm.reading import Reading
+from exhume.knowledge import Knowledge
+from exhume.training.families import Family
+
+_MARGIN = 30.0
+
+
+def contradiction(reading: Reading, knowledge: Knowledge) -> str | None:
+    """Return what doesn't fit beyond any noise that is known of, or None."""
+    if reading.model.intercept:
+        size = float(np.linalg.norm(reading.gradient[0]))
+        if size > _MARGIN * reading.coordinate_deviation:
+            return _label(reading, knowledge) or _attributes(reading, knowledge)
+    return None
+
+
+def _label(reading: Reading, knowledge: Knowledge) -> str | None:
+    """A recovered response that is no class, or a gradient of rank two, betrays a wrong premise."""
+    solution = equations.with_intercept(reading.gradient)
+    noise = reading.coordinate_deviation
+    if reading.model.family is Family.MULTINOMIAL:
+        row = np.concatenate([[1.0], solution.x])
+        left = reading.gradient - np.outer(row, solution.c)
+        misfit = float(np.sqrt(np.mean(left**2)))
+        allowed = _MARGIN * noise + 1e-7 * float(np.sqrt(np.mean(reading.gradient**2)))
+        if misfit > allowed:
+            return _premise(f"one record can't explain the gradient (misfit {misfit:.1e})")
+        return None
+    if reading.model.family is not Family.LOGISTIC or reading.model.class_weights is not None:
+        return None
+    c = float(solution.c[0])
+    score = np.array([reading.theta[0, 0] + reading.theta[1:, 0] @ solution.x])
+    response = float(reading.model.family.mean(score)[0]) + c / knowledge.target_weight
+    lever = float(np.hypot(np.linalg.norm(reading.theta[1:]), score[0] - reading.theta[0, 0]))
+    spread = noise * (lever * float(reading.model.family.slope(score)[0]) / abs(c) + 1.0)
+    if abs(response - float(c > 0)) > _MARGIN * spread + 1e-6:
+        return _premise(f"the recovered response is {response:.4g}, neither 0 nor 1")
+    return None
+
+
+def _attributes(reading: Reading, knowledge: Knowledge) -> str | None:
+    """Attributes taken as given must agree with what the gradient alone says."""
+    known = knowledge.known_attributes
+    if known is None or reading.noisy_parameters:
+        return None
+    mask = known.mask.reshape(-1)
+    solution = equations.with_intercept(reading.gradient)
+    x = solution.x
+    if reading.scaler:
+        x = x * reading.scaler["scaler.scale"] + reading.scaler["scaler.mean"]
+    gap = np.abs(x - known.values.reshape(-1))
+    noise = reading.coordinate_deviation / float(np.linalg.norm(solution.c))
+    allowed = _MARGIN * noise * (1.0 + np.abs(solution.x)) + 1e-6 * (1.0 + np.abs(x))
+    wrong = np.flatnonzero(mask & (gap > allowed))
+    if len(wrong) == 0:
+        return None
+    j = int(wrong[0])
+    return (
+        f"attribute {j} is given as {known.values.reshape(-1)[j]:.6g}, but the release says "
+        f"{x[j]:.6g} ({len(wrong)} of {int(mask.sum())} given attributes disagree)"
+    )
+
+
+def _premise(what: str) -> str:
+    return (
+        f"{what}: a wrong fixed set, penalty, weight or scaler, or a solver that stopped far from "
+        "the optimum"
+    )

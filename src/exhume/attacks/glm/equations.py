@@ -1,0 +1,178 @@
+"""The closed forms: what the optimality condition of a generalised linear model gives away.
+
+With D₋ known, the gradient of its objective at the released parameters is g = x̃ cᵀ, where x̃ is the
+target's row (1, x) and c = w·(y − μ(⟨x̃,θ⟩)) what the model leaves unexplained of its response.
+Balle et al. 2022, Theorems 1 and 8; the formula for y is corrected here (y = μ + c/w).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+
+from exhume.arrays import FloatArray
+from exhume.training.families import Family
+
+_SMALLEST_SCORE, _LARGEST_SCORE = -700.0, 700.0
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A target that explains the gradient: features ``x`` (d,), residual ``c`` (outputs,)."""
+
+    x: FloatArray
+    c: FloatArray
+
+
+def with_intercept(gradient: FloatArray) -> Solution:
+    """Solve g = (1, x) cᵀ by its first row; ``gradient`` is (1 + d, outputs), c not all zero.
+
+    >>> solution = with_intercept(np.outer([1.0, 3.0, 5.0], [2.0]))
+    >>> solution.x, solution.c
+    (array([3., 5.]), array([2.]))
+    """
+    c = gradient[0]
+    return Solution(gradient[1:] @ c / (c @ c), c)
+
+
+def refined_residual(
+    family: Family, theta: FloatArray, gradient: FloatArray, response: float, weight: float
+) -> Solution:
+    """Fit g ≈ (1, x)·c in least squares with the response known, for one output.
+
+    For a given c the best x is explicit, so that one unknown is left: c, found by Gauss–Newton on
+    two residuals (how far the intercept's equation and the score's are missed). O(d).
+    """
+    slope, along = theta[1:, 0], float(gradient[1:, 0] @ theta[1:, 0])
+    size = float(slope @ slope)
+    c = float(gradient[0, 0])
+    if size == 0.0:
+        c = weight * (response - float(family.mean(theta[:1, 0])[0]))
+        return (
+            with_intercept(gradient) if c == 0.0 else Solution(gradient[1:, 0] / c, np.array([c]))
+        )
+    score = float(theta[0, 0]) + along / c
+    for _ in range(50):
+        unexplained = weight * (response - float(family.mean(np.array([score]))[0]))
+        d_unexplained = -weight * float(family.slope(np.array([score]))[0])
+        offset = score - float(theta[0, 0])
+        residual = np.array(
+            [unexplained - gradient[0, 0], (unexplained * offset - along) / np.sqrt(size)]
+        )
+        jacobian = np.array([d_unexplained, (d_unexplained * offset + unexplained) / np.sqrt(size)])
+        curvature = float(jacobian @ jacobian)
+        if curvature == 0.0:
+            break
+        step = float(jacobian @ residual) / curvature
+        score -= step
+        if abs(step) <= 1e-15 * (1.0 + abs(score)):
+            break
+    c = weight * (response - float(family.mean(np.array([score]))[0]))
+    if c == 0.0 or not np.isfinite(c):
+        return with_intercept(gradient)
+    x = gradient[1:, 0] / c
+    x = x + slope * (score - float(theta[0, 0]) - float(slope @ x)) / size
+    return Solution(x, np.array([c]))
+
+
+def without_intercept(
+    family: Family, theta: FloatArray, gradient: FloatArray, response: float, weight: float
+) -> list[Solution]:
+    """Solve g = x·c with the response known and no intercept: at most two solutions, one output.
+
+    With s = ⟨x,θ⟩ the condition is s·w·(y − μ(s)) = ⟨g,θ⟩, and the left side has one turning point
+    (Theorem 8 is the linear case).
+    """
+    along = float(gradient[:, 0] @ theta[:, 0]) / weight
+
+    def reached(score: float) -> float:
+        return score * (response - float(family.mean(np.array([score]))[0])) - along
+
+    scores = _linear_scores(response, along) if family is Family.LINEAR else _roots(reached, family)
+    solutions = []
+    for score in scores:
+        c = weight * (response - float(family.mean(np.array([score]))[0]))
+        if c != 0.0:
+            solutions.append(Solution(gradient[:, 0] / c, np.array([c])))
+    return solutions
+
+
+def without_intercept_multinomial(
+    theta: FloatArray, gradient: FloatArray, response: FloatArray, weight: float
+) -> tuple[Solution, float]:
+    """Solve G = x cᵀ for several outputs: the direction of x from the SVD, its length by search.
+
+    Returns the solution and its relative misfit: that tells the right label from a wrong one.
+    """
+    left, values, right = np.linalg.svd(gradient, full_matrices=False)
+    direction, expected = left[:, 0], values[0] * right[0]
+    slopes = direction @ theta
+
+    def misfit(length: float) -> float:
+        c = weight * (response - Family.MULTINOMIAL.mean(length * slopes))
+        return float(np.sum((length * c - expected) ** 2))
+
+    grid = np.concatenate([sign * np.geomspace(1e-3, 1e5, 400) for sign in (-1.0, 1.0)])
+    best = int(np.argmin([misfit(length) for length in grid]))
+    near = sorted((grid[best] * 0.95, grid[best] * 1.06))
+    found = minimize_scalar(misfit, bounds=near, method="bounded", options={"xatol": 1e-14})
+    length = _polished_length(float(found.x), slopes, expected, response, weight)
+    c = weight * (response - Family.MULTINOMIAL.mean(length * slopes))
+    relative = float(np.sqrt(misfit(length) / max(float(expected @ expected), 1e-300)))
+    return Solution(gradient @ c / (c @ c), c), relative
+
+
+def _polished_length(
+    length: float, slopes: FloatArray, expected: FloatArray, response: FloatArray, weight: float
+) -> float:
+    """A few Gauss–Newton steps: a bounded search stops at the square root of the precision."""
+    for _ in range(20):
+        c = weight * (response - Family.MULTINOMIAL.mean(length * slopes))
+        turn = Family.MULTINOMIAL.curvature(length * slopes) @ slopes
+        jacobian = c - length * weight * turn
+        curvature = float(jacobian @ jacobian)
+        if curvature == 0.0:
+            break
+        step = float(jacobian @ (length * c - expected)) / curvature
+        length -= step
+        if abs(step) <= 1e-15 * abs(length):
+            break
+    return length
+
+
+def _linear_scores(response: float, along: float) -> list[float]:
+    """Roots of s(y − s) = q; the discriminant is (y − 2s)², so noise alone can make it negative."""
+    half = 0.5 * np.sqrt(max(response**2 - 4.0 * along, 0.0))
+    first = 0.5 * response + half if response >= 0 else 0.5 * response - half
+    if first == 0.0:
+        return [0.0]
+    second = along / first
+    return [first] if second == first else [first, second]
+
+
+def _roots(reached: object, family: Family) -> list[float]:
+    """All roots of a function with one turning point, by bracketing both sides of it."""
+    assert callable(reached)
+    grid = np.concatenate(
+        [
+            -np.geomspace(-_SMALLEST_SCORE, 1e-8, 300),
+            [0.0],
+            np.geomspace(1e-8, _LARGEST_SCORE if family is Family.LOGISTIC else 500.0, 300),
+        ]
+    )
+    values = np.array([reached(score) for score in grid])
+    top = int(np.argmax(values))
+    peak = minimize_scalar(
+        lambda s: -reached(s),
+        bounds=(grid[max(top - 1, 0)], grid[min(top + 1, len(grid) - 1)]),
+        method="bounded",
+        options={"xatol": 1e-12},
+    )
+    points = np.sort(np.append(grid, peak.x))
+    values = np.array([reached(score) for score in points])
+    roots = [float(s) for s, v in zip(points, values, strict=True) if v == 0.0]
+    for i in np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0):
+        roots.append(float(brentq(reached, points[i], points[i + 1], xtol=1e-15, rtol=1e-15)))
+    return sorted(roots)

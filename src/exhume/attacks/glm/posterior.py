@@ -1,0 +1,163 @@
+"""The best explanation of a noisy gradient: Levenberg–Marquardt on a Gaussian posterior.
+
+Used where the closed form is not the last word: noise on the released parameters, several outputs,
+or attributes of the target that are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from exhume.arrays import Array, FloatArray
+from exhume.training.families import Family
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """A Gaussian over records: mean (d,), precision (d, d); over responses: mean, deviation."""
+
+    mean: FloatArray
+    precision: FloatArray
+    variance: float
+    response_mean: float
+    response_deviation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Noisy:
+    """A gradient seen through Gaussian noise, and what is known of the target.
+
+    ``gradient`` (p, outputs) = x̃ cᵀ + noise, whose ``precision`` (the inverse covariance) runs over
+    (column, output) pairs: (p, outputs, p, outputs). ``fixed`` (d,) marks known features.
+    """
+
+    family: Family
+    theta: FloatArray
+    gradient: FloatArray
+    precision: FloatArray
+    weight: float
+    prior: Prior
+    fixed: Array
+    intercept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A stationary point of the posterior.
+
+    ``cost`` is the negative log evidence by Laplace's method, up to a constant and the label's own
+    prior; ``variance`` (d,) the posterior variance of each feature.
+    """
+
+    x: FloatArray
+    response: FloatArray
+    cost: float
+    variance: FloatArray
+    converged: bool
+
+
+def fit(noisy: Noisy, start: FloatArray, response: FloatArray, *, free_response: bool) -> Fit:
+    """Find the most probable target near ``start`` with ``response`` (outputs,) given or free."""
+    x, y, damping, converged = start.copy(), response.copy(), 1e-3, False
+    free = np.flatnonzero(~noisy.fixed)
+    cost = _cost(noisy, x, y, free_response)
+    for _ in range(100):
+        hessian, slope = _normal_equations(noisy, x, y, free, free_response)
+        step = _damped_solve(hessian, damping, slope)
+        new_x, new_y = x.copy(), y.copy()
+        new_x[free] -= step[: len(free)]
+        if free_response:
+            new_y -= step[len(free) :]
+        new_cost = _cost(noisy, new_x, new_y, free_response)
+        if not new_cost <= cost:
+            damping *= 10.0
+            if damping > 1e12:
+                converged = True
+                break
+            continue
+        small = np.linalg.norm(step) <= 1e-14 * (1.0 + np.linalg.norm(x))
+        x, y, damping = new_x, new_y, max(damping * 0.1, 1e-16)
+        if small or cost - new_cost <= 1e-15 * abs(cost):
+            converged = True
+            break
+        cost = new_cost
+    hessian, _ = _normal_equations(noisy, x, y, free, free_response)
+    factor = cho_factor(hessian, lower=True)
+    variance = np.zeros(len(x))
+    variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
+    volume = float(np.sum(np.log(np.diag(factor[0]))))
+    volume -= 0.5 * float(np.linalg.slogdet(noisy.prior.precision)[1])
+    evidence = _cost(noisy, x, y, free_response) + volume
+    return Fit(x, y, evidence, variance, converged)
+
+
+def _row(noisy: Noisy, x: FloatArray) -> FloatArray:
+    return np.concatenate([[1.0], x]) if noisy.intercept else x
+
+
+def _unexplained(noisy: Noisy, row: FloatArray, response: FloatArray) -> FloatArray:
+    return np.asarray(noisy.weight * (response - noisy.family.mean(row @ noisy.theta)))
+
+
+def _residual(noisy: Noisy, x: FloatArray, response: FloatArray) -> FloatArray:
+    row = _row(noisy, x)
+    return np.outer(row, _unexplained(noisy, row, response)) - noisy.gradient
+
+
+def _weighed(noisy: Noisy, residual: FloatArray) -> FloatArray:
+    return np.asarray(np.tensordot(noisy.precision, residual, axes=2))
+
+
+def _cost(noisy: Noisy, x: FloatArray, response: FloatArray, free_response: bool) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        residual = _residual(noisy, x, response)
+        cost = 0.5 * float(np.sum(residual * _weighed(noisy, residual)))
+    away = x - noisy.prior.mean
+    cost += 0.5 * float(away @ noisy.prior.precision @ away)
+    if free_response:
+        cost += 0.5 * _surprise(noisy, response) ** 2
+    return cost
+
+
+def _surprise(noisy: Noisy, response: FloatArray) -> float:
+    return float((response[0] - noisy.prior.response_mean) / noisy.prior.response_deviation)
+
+
+def _normal_equations(
+    noisy: Noisy, x: FloatArray, response: FloatArray, free: Array, free_response: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Hessian (Gauss–Newton) and slope of the negative log posterior over the free unknowns.
+
+    The residual's Jacobian in x is c on the diagonal plus row ⊗ turn, so that its products with
+    the precision need no matrix product.
+    """
+    row, skip = _row(noisy, x), int(noisy.intercept)
+    c = _unexplained(noisy, row, response)
+    curvature = noisy.family.curvature((row @ noisy.theta)[None, :])[0]
+    turn = -noisy.weight * curvature @ noisy.theta[skip:].T
+    onto_c = np.tensordot(noisy.precision, c, axes=(3, 0))
+    diagonal = np.tensordot(onto_c, c, axes=(1, 0))[skip:, skip:]
+    mixed = np.tensordot(row, onto_c, axes=(0, 0))[:, skip:]
+    onto_row = np.tensordot(noisy.precision, row, axes=(2, 0))
+    corner = np.tensordot(row, onto_row, axes=(0, 0))
+    hessian = diagonal + turn.T @ mixed + mixed.T @ turn + turn.T @ corner @ turn
+    weighed = _weighed(noisy, _residual(noisy, x, response))
+    slope = weighed[skip:] @ c + turn.T @ (row @ weighed)
+    hessian = (hessian + noisy.prior.precision)[np.ix_(free, free)]
+    slope = (slope + noisy.prior.precision @ (x - noisy.prior.mean))[free]
+    if not free_response:
+        return hessian, slope
+    cross = noisy.weight * (mixed[0] + turn.T @ corner[:, 0])[free]
+    own = noisy.weight**2 * corner[0, 0] + noisy.prior.response_deviation**-2
+    last = noisy.weight * float(row @ weighed[:, 0])
+    last += _surprise(noisy, response) / noisy.prior.response_deviation
+    full = np.block([[hessian, cross[:, None]], [cross[None, :], np.array([[own]])]])
+    return full, np.append(slope, last)
+
+
+def _damped_solve(hessian: FloatArray, damping: float, slope: FloatArray) -> FloatArray:
+    damped = hessian + damping * np.diag(np.diag(hessian) + 1e-300)
+    return np.asarray(cho_solve(cho_factor(damped, check_finite=False), slope))
