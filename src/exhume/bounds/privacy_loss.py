@@ -1,0 +1,157 @@
+"""The privacy-loss distribution, on a grid: what an optimal test, and so an attack, could tell.
+
+Let P be the release's distribution with the target in the data and Q without it. The privacy loss
+is log P/Q, drawn from P. A success event has probability at most κ under Q, so by Neyman and
+Pearson at most γ(κ) = min over real ε of δ(ε) + e^ε κ under P, δ(ε) being the hockey-stick
+divergence of P from Q (only that way round: with the target against without). In units of e^ε the
+divergence of a distribution on a grid is piecewise linear, the minimum sits on a grid point, and
+γ(κ) is the curve through the points (Q(loss > ε), P(loss > ε)).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from exhume.arrays import FloatArray
+from exhume.bounds.checks import require_count, require_probabilities
+from exhume.errors import InputError
+
+TAIL = 1e-18
+"""Probability given away (to an infinite loss) when a composition's tails are cut off."""
+_UNIT_ROUNDOFF = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyLoss:
+    """A privacy-loss distribution that dominates the true one: every ceiling from it errs upwards.
+
+    The losses are ``(lowest + i) * interval`` with probability ``probabilities[i]`` under P, and
+    infinite with probability ``infinite``. A total above 1 by rounding is harmless.
+    """
+
+    interval: float
+    lowest: int
+    probabilities: FloatArray
+    infinite: float
+
+    @cached_property
+    def losses(self) -> FloatArray:
+        """The grid of losses, ascending, same shape as ``probabilities``."""
+        return (self.lowest + np.arange(len(self.probabilities))) * self.interval
+
+    @cached_property
+    def _curve(self) -> tuple[FloatArray, FloatArray]:
+        """The points (Q(loss > ε), P(loss > ε)), from the highest loss down."""
+        with np.errstate(over="ignore"):
+            without = np.where(
+                self.probabilities > 0.0, self.probabilities * np.exp(-self.losses), 0.0
+            )
+        below = np.concatenate([[0.0], np.cumsum(without[::-1])])
+        above = self.infinite + np.concatenate([[0.0], np.cumsum(self.probabilities[::-1])])
+        return below, np.minimum(above, 1.0)
+
+    def gamma(self, kappa: ArrayLike) -> FloatArray:
+        """The ceiling γ at each κ in [0, 1]; same shape as ``kappa``. All κ share one curve."""
+        kappas = require_probabilities("kappa", kappa)
+        below, above = self._curve
+        # Past the last point Q has run out of grid: everything that is left counts as success.
+        gammas = np.interp(kappas, below, above, right=1.0)
+        return np.asarray(np.clip(gammas, kappas, 1.0), dtype=np.float64)
+
+    def delta(self, epsilon: float) -> float:
+        """The hockey-stick divergence δ(ε) of P from Q, for any real ε (negative ones too)."""
+        if math.isnan(epsilon):
+            raise InputError("epsilon must be a number, got NaN")
+        above = self.losses > epsilon
+        excess = -np.expm1(epsilon - self.losses[above])
+        return min(1.0, self.infinite + float(excess @ self.probabilities[above]))
+
+    def compose(self, other: PrivacyLoss) -> PrivacyLoss:
+        """The loss of both mechanisms run on the same data, the second seeing the first's."""
+        from scipy.signal import fftconvolve
+
+        if not math.isclose(self.interval, other.interval, rel_tol=1e-12):
+            raise InputError(f"intervals differ: {self.interval:g} and {other.interval:g}")
+        convolved = fftconvolve(self.probabilities, other.probabilities)
+        noise = _noise(len(convolved), 2, min(_norm(self), _norm(other)))
+        together = self.infinite + other.infinite - self.infinite * other.infinite
+        return PrivacyLoss(
+            self.interval,
+            self.lowest + other.lowest,
+            np.maximum(convolved, 0.0),
+            min(1.0, together + noise),
+        )
+
+    def repeat(self, count: int) -> PrivacyLoss:
+        """The loss of ``count`` runs, each seeing those before it; 0 runs lose nothing."""
+        from scipy import fft
+
+        count = require_count("count", count, at_least=0)
+        if count == 0:
+            return nothing(self.interval)
+        if count == 1:
+            return self
+        first, last = _window(self.probabilities, count)
+        length = int(fft.next_fast_len(max(last - first + 1, len(self.probabilities)), real=True))
+        spectrum = fft.rfft(self.probabilities, length) ** count
+        # Mass beyond the window wraps into it: from below it lands on a higher loss, which errs
+        # upwards; from above it is at most TAIL, and is paid for as an infinite loss.
+        wrapped = np.roll(fft.irfft(spectrum, length), -(first % length))[: last - first + 1]
+        leaks = -math.expm1(count * math.log1p(-self.infinite)) if self.infinite < 1.0 else 1.0
+        noise = _noise(length, count, _norm(self))
+        return PrivacyLoss(
+            self.interval,
+            self.lowest * count + first,
+            np.maximum(wrapped, 0.0),
+            min(1.0, leaks + TAIL + noise),
+        )
+
+
+def nothing(interval: float) -> PrivacyLoss:
+    """The loss of a release that does not depend on the target: 0 for certain.
+
+    >>> float(nothing(1e-4).gamma(0.25))
+    0.25
+    """
+    return PrivacyLoss(interval, 0, np.ones(1), 0.0)
+
+
+def _norm(loss: PrivacyLoss) -> float:
+    return float(np.linalg.norm(loss.probabilities))
+
+
+def _noise(length: int, count: int, norm: float) -> float:
+    """How much of δ the rounding of the Fourier transforms can hide, with room to spare.
+
+    A transform of length N errs by about u·log₂N times the norm of its input in every coefficient;
+    raising to a power multiplies that by the power; the sum over the grid is at most a few times
+    as large, because a composed distribution fills a good part of its window.
+    """
+    return 4.0 * count * _UNIT_ROUNDOFF * math.log2(max(2, length)) * norm
+
+
+def _window(probabilities: FloatArray, count: int) -> tuple[int, int]:
+    """Indices between which the sum of ``count`` draws stays, up to TAIL either side (Chernoff)."""
+    index = np.arange(len(probabilities), dtype=np.float64)
+    mass = float(probabilities.sum())
+    mean = float(probabilities @ index) / mass
+    spread = math.sqrt(max(float(probabilities @ (index - mean) ** 2) / mass, 1e-12))
+    first, last = 0, (len(probabilities) - 1) * count
+    # Light tails are best cut at a multiple of the sum's spread, heavy ones at one of the range.
+    multiples = np.array([1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0])
+    rates = np.concatenate([multiples / (spread * math.sqrt(count)), multiples / len(index)])
+    for rate in np.concatenate([rates, -rates]):
+        exponents = rate * (index - mean)
+        peak = float(exponents.max())
+        log_moment = peak + math.log(float(probabilities @ np.exp(exponents - peak)))
+        edge = mean * count + (count * log_moment - math.log(TAIL)) / float(rate)
+        if rate > 0:
+            last = min(last, math.ceil(edge))
+        else:
+            first = max(first, math.floor(edge))
+    return first, max(first, last)

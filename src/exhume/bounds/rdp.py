@@ -1,0 +1,184 @@
+"""Ceilings from Rényi differential privacy, tighter than Theorem 2.
+
+Whether a reconstruction succeeds is one bit computed from the release, and no processing raises a
+Rényi divergence: D_α(Bernoulli(γ) ‖ Bernoulli(κ)) ≤ ε, and the same with the two swapped, since
+RDP holds for a pair of data sets in either order. Each gives a ceiling on γ; the smaller counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from exhume.arrays import FloatArray
+from exhume.bounds.checks import require_probability
+from exhume.errors import InputError
+
+if TYPE_CHECKING:
+    import dp_accounting
+    from dp_accounting.privacy_accountant import NeighboringRelation
+
+_HALVINGS = 100
+_ORDERS = 1.0 + np.concatenate([np.geomspace(0.02, 20.0, 80), np.geomspace(22.0, 4000.0, 40)])
+
+
+def forward(order: ArrayLike, epsilon: ArrayLike, kappa: float) -> FloatArray:
+    """The γ of (1-γ)^α(1-κ)^(1-α) + γ^α κ^(1-α) = e^((α-1)ε): with the target against without.
+
+    ``order`` > 1 and ``epsilon`` ≥ 0 broadcast; rounded up by bisection. Never above Theorem 2,
+    which leaves out the first summand.
+
+    >>> orders = np.linspace(1.5, 4.0, 500)
+    >>> round(float(forward(orders, 0.5 * orders, 0.1).min()), 5)
+    0.48373
+    """
+    order, epsilon, kappa = _checked(order, epsilon, kappa)
+    if kappa in (0.0, 1.0):
+        return np.full(order.shape, kappa)
+    odds, complement = math.log(kappa), math.log1p(-kappa)
+
+    def exceeds(log_gamma: FloatArray) -> NDArray[np.bool_]:
+        with np.errstate(divide="ignore"):
+            log_failure = np.log(-np.expm1(log_gamma))
+        hit = order * log_gamma + (1.0 - order) * odds
+        miss = order * log_failure + (1.0 - order) * complement
+        return np.logaddexp(hit, miss) > (order - 1.0) * epsilon
+
+    _, above = _bisect(exceeds, np.full(order.shape, odds), np.zeros(order.shape))
+    return np.where(epsilon >= -odds, 1.0, np.exp(above))
+
+
+def backward(order: ArrayLike, epsilon: ArrayLike, kappa: float) -> FloatArray:
+    """The γ of (1-κ)^α(1-γ)^(1-α) + κ^α γ^(1-α) = e^((α-1)ε): the divergence taken the other way.
+
+    Better than ``forward`` where κ or ε is large; always below 1.
+
+    >>> round(float(backward(2.0, 1.0, 0.9)), 5) < 1.0
+    True
+    """
+    order, epsilon, kappa = _checked(order, epsilon, kappa)
+    if kappa in (0.0, 1.0):
+        # Something that never happens without the target may happen with it, as far as this side
+        # of the divergence can tell: D_α(Bernoulli(0) ‖ Bernoulli(γ)) = α/(1-α) log(1-γ).
+        ceiling = -np.expm1(-epsilon * (order - 1.0) / order) if kappa == 0.0 else 1.0
+        return np.broadcast_to(np.asarray(ceiling, dtype=np.float64), order.shape).copy()
+    odds, complement = math.log(kappa), math.log1p(-kappa)
+
+    def within(log_failure: FloatArray) -> NDArray[np.bool_]:
+        hit = order * odds + (1.0 - order) * np.log(-np.expm1(log_failure))
+        miss = order * complement + (1.0 - order) * log_failure
+        return np.logaddexp(hit, miss) <= (order - 1.0) * epsilon
+
+    lowest = order / (order - 1.0) * complement - epsilon - 1.0
+    below, _ = _bisect(within, lowest, np.full(order.shape, complement))
+    return np.asarray(-np.expm1(below), dtype=np.float64)
+
+
+def tight(order: ArrayLike, epsilon: ArrayLike, kappa: float) -> FloatArray:
+    """The ceiling that (order, epsilon)-RDP gives, both directions used; at most Theorem 2's.
+
+    >>> bool(tight(2.0, 1.0, 0.01) < (0.01 * np.e) ** 0.5)
+    True
+    """
+    return np.minimum(forward(order, epsilon, kappa), backward(order, epsilon, kappa))
+
+
+@dataclass(frozen=True)
+class RenyiCurve:
+    """The Rényi guarantee of a mechanism, as a function from orders (n,) to epsilons (n,).
+
+    A function, not a table, so that the best order can be found between the grid's.
+    """
+
+    epsilons_at: Callable[[FloatArray], FloatArray]
+
+    def best(self, rule: Callable[[FloatArray, FloatArray], FloatArray]) -> tuple[float, float]:
+        """The smallest ceiling of ``rule(orders, epsilons)`` over all orders, and its order."""
+        orders = _ORDERS
+        for _ in range(3):
+            epsilons = self.epsilons_at(orders)
+            usable = np.isfinite(epsilons)
+            if not usable.any():
+                return 1.0, math.inf
+            orders = orders[usable]
+            gammas = rule(orders, epsilons[usable])
+            best = int(np.argmin(gammas))
+            found = float(gammas[best]), float(orders[best])
+            around = orders[max(0, best - 1)], orders[min(len(orders) - 1, best + 1)]
+            # The best order stays on the grid, so that refining can only lower the ceiling.
+            orders = np.append(np.linspace(around[0], around[1], 16), orders[best])
+        return found
+
+    def theorem_2(self, kappa: float) -> float:
+        """Balle et al. 2022, Theorem 2, at the best order."""
+        if require_probability("kappa", kappa) == 0.0:
+            return 0.0
+        return self.best(
+            lambda a, e: np.exp(np.minimum(0.0, (a - 1.0) / a * (math.log(kappa) + e)))
+        )[0]
+
+    def tight(self, kappa: float) -> tuple[float, float]:
+        """The tighter conversion (see ``tight``) and the order at which it is best."""
+        require_probability("kappa", kappa)
+        return self.best(lambda a, e: tight(a, e, kappa))
+
+
+def curve_of_event(event: dp_accounting.DpEvent, relation: NeighboringRelation) -> RenyiCurve:
+    """The Rényi curve of ``event``, which must be one that dp-accounting's accountant supports."""
+
+    def epsilons_at(orders: FloatArray) -> FloatArray:
+        from dp_accounting.rdp import RdpAccountant
+
+        # Orders whose series does not converge come back infinite, with a warning a time.
+        with _quiet("absl"), np.errstate(all="ignore"):
+            accountant = RdpAccountant(list(orders), relation)
+            return np.asarray(accountant.compose(event).rdp, dtype=np.float64)
+
+    return RenyiCurve(epsilons_at)
+
+
+def zcdp_curve(rho: float) -> RenyiCurve:
+    """The Rényi curve of rho-zCDP: epsilon = order × rho."""
+    return RenyiCurve(lambda orders: rho * orders)
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _checked(
+    order: ArrayLike, epsilon: ArrayLike, kappa: float
+) -> tuple[FloatArray, FloatArray, float]:
+    orders, epsilons = np.broadcast_arrays(
+        np.asarray(order, dtype=np.float64), np.asarray(epsilon, dtype=np.float64)
+    )
+    if not ((orders > 1.0) & np.isfinite(orders)).all():
+        raise InputError("every Rényi order must be above 1 and finite")
+    if not ((epsilons >= 0.0) & np.isfinite(epsilons)).all():
+        raise InputError("every Rényi epsilon must be a finite number of at least 0")
+    return orders, epsilons, require_probability("kappa", kappa)
+
+
+def _bisect(
+    is_above: Callable[[FloatArray], NDArray[np.bool_]], low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Narrow [low, high] around where ``is_above`` turns true; both ends keep their side."""
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        above = is_above(middle)
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return low, high
