@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exhume.arrays import FloatArray
-from exhume.bounds.checks import require_count, require_probabilities
+from exhume.bounds.checks import require_count, require_probabilities, require_probability
 from exhume.errors import InputError
 
 TAIL = 1e-18
@@ -70,6 +70,29 @@ class PrivacyLoss:
         above = self.losses > epsilon
         excess = -np.expm1(epsilon - self.losses[above])
         return min(1.0, self.infinite + float(excess @ self.probabilities[above]))
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest ε ≥ 0 with δ(ε) ≤ ``delta``; infinite where no ε will do.
+
+        With the target against without it only. For Poisson-subsampled Gaussians the other way
+        round is smaller at every ε ≥ 0, so this is the ε of their (ε, δ)-DP.
+        """
+        delta = require_probability("delta", delta)
+        if self.delta(0.0) <= delta:
+            return 0.0
+        if self.infinite > delta:
+            return math.inf
+        # The first grid point that is enough; just below it δ is linear in e^ε.
+        first, last = 0, len(self.losses) - 1
+        while first < last:
+            middle = (first + last) // 2
+            enough = self.delta(float(self.losses[middle])) <= delta
+            first, last = (first, middle) if enough else (middle + 1, last)
+        losses, masses = self.losses[first:], self.probabilities[first:]
+        top = float(losses[0])
+        without = float(masses @ np.exp(top - losses))
+        excess = self.infinite + float(masses.sum()) - delta
+        return min(top, max(0.0, top + math.log(excess / without)))
 
     def compose(self, other: PrivacyLoss) -> PrivacyLoss:
         """The loss of both mechanisms run on the same data, the second seeing the first's."""

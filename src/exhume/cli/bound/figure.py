@@ -1,0 +1,32 @@
+"""``exhume bound figure`` and ``exhume bound table``: what an epsilon buys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exhume.errors import InputError
+
+
+def figure(
+    out: Annotated[Path, typer.Option(help="Where to write the SVG.")],
+) -> None:
+    """Draw what an epsilon buys: the ceiling on reconstruction against epsilon."""
+    from exhume.bounds.figure import draw
+
+    if out.suffix != ".svg":
+        raise InputError(f"--out must end in .svg, got {out}")
+    try:
+        draw(out)
+    except OSError as error:
+        raise InputError(f"{out} can't be written: {error.strerror}") from error
+    typer.echo(f"wrote {out}")
+
+
+def table() -> None:
+    """Print what an epsilon buys for settings of DP-SGD in use, as a Markdown table."""
+    from exhume.bounds.figure import markdown_table
+
+    typer.echo(markdown_table())

@@ -1,0 +1,260 @@
+"""``exhume bound rero`` and ``exhume bound kappa``: how often any attack could succeed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from exhume.cli.bound import options as o
+from exhume.cli.bound.prior import Blind, PriorOptions, blind_success
+from exhume.errors import InputError
+
+if TYPE_CHECKING:
+    from exhume.bounds import Ceiling
+
+_MECHANISM = ("noise_multiplier", "sample_rate", "steps", "solve_for", "gamma")
+_WAYS = "--noise-multiplier, --epsilon, --rho, --rdp-order with --rdp-epsilon, or --solve-for"
+
+
+@dataclass(frozen=True)
+class MechanismOptions:
+    """The options as given on the command line; None where left out."""
+
+    noise_multiplier: float | None = None
+    sample_rate: float | None = None
+    steps: int | None = None
+    solve_for: str | None = None
+    gamma: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    neighbours: str | None = None
+    rho: float | None = None
+    rdp_order: float | None = None
+    rdp_epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is printed: the ceiling (None where none holds) and what it was found beside."""
+
+    ceiling: Ceiling | None
+    noise_multiplier: float | None = None
+    theorem_2: float | None = None
+
+
+def rero(
+    noise_multiplier: o.NoiseMultiplier = None,
+    sample_rate: o.SampleRate = None,
+    steps: o.Steps = None,
+    solve_for: o.SolveFor = None,
+    gamma: o.Gamma = None,
+    epsilon: o.Epsilon = None,
+    delta: o.Delta = None,
+    neighbours: o.Neighbours = None,
+    rho: o.Rho = None,
+    rdp_order: o.RdpOrder = None,
+    rdp_epsilon: o.RdpEpsilon = None,
+    kappa: o.Kappa = None,
+    prior: o.Prior = None,
+    eta: o.Eta = None,
+    dimension: o.Dimension = None,
+    sigma: o.Sigma = None,
+    radius: o.Radius = None,
+    size: o.Size = None,
+    probabilities: o.Probabilities = None,
+    attribute_kappas: o.AttributeKappas = None,
+    at_least: o.AtLeast = None,
+    file: o.File = None,
+    confidence: o.Confidence = None,
+    method: o.SampleMethod = None,
+    as_json: o.Json = False,
+) -> None:
+    """A ceiling on reconstruction: no attack succeeds with a larger probability.
+
+    Say what the mechanism is (or what guarantee it has), and what a blind guess would reach.
+    """
+    given = MechanismOptions(
+        noise_multiplier, sample_rate, steps, solve_for, gamma, epsilon, delta, neighbours,
+        rho, rdp_order, rdp_epsilon,
+    )  # fmt: skip
+    about = PriorOptions(
+        kappa, prior, eta, dimension, sigma, radius, size, probabilities, attribute_kappas,
+        at_least, file, confidence, method,
+    )  # fmt: skip
+    blind = blind_success(about)
+    found = _answer(given, about, blind)
+    if as_json:
+        typer.echo(json.dumps(_as_json(found, blind, given, about)))
+    else:
+        _show(found, blind, given)
+
+
+def kappa(
+    prior: o.Prior = None,
+    eta: o.Eta = None,
+    dimension: o.Dimension = None,
+    sigma: o.Sigma = None,
+    radius: o.Radius = None,
+    size: o.Size = None,
+    probabilities: o.Probabilities = None,
+    attribute_kappas: o.AttributeKappas = None,
+    at_least: o.AtLeast = None,
+    file: o.File = None,
+    confidence: o.Confidence = None,
+    method: o.SampleMethod = None,
+    as_json: o.Json = False,
+) -> None:
+    """The success of the best blind guess under a prior: the kappa that every ceiling needs."""
+    about = PriorOptions(
+        None, prior, eta, dimension, sigma, radius, size, probabilities, attribute_kappas,
+        at_least, file, confidence, method,
+    )  # fmt: skip
+    blind = blind_success(about)
+    if as_json:
+        inputs = _given(about)
+        typer.echo(json.dumps({"kappa": blind.kappa, "source": blind.source, "inputs": inputs}))
+    else:
+        typer.echo(f"kappa {blind.kappa:.6g}  ({blind.source})")
+
+
+def _answer(given: MechanismOptions, about: PriorOptions, blind: Blind) -> Answer:
+    ways = [
+        given.solve_for is not None or given.noise_multiplier is not None,
+        given.epsilon is not None,
+        given.rho is not None,
+        given.rdp_order is not None or given.rdp_epsilon is not None,
+    ]
+    if sum(ways) != 1:
+        raise InputError(f"give exactly one of {_WAYS}")
+    if not ways[0]:
+        _refuse(given, _MECHANISM, "a privacy guarantee: it goes with --noise-multiplier")
+    if not ways[1]:
+        _refuse(given, ("delta", "neighbours"), "this: it goes with --epsilon")
+    if ways[0]:
+        return _from_mechanism(given, blind.kappa)
+    return Answer(_from_guarantee(given, about, blind.kappa))
+
+
+def _refuse(given: MechanismOptions, names: tuple[str, ...], with_what: str) -> None:
+    for name in names:
+        if getattr(given, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')} does not go with {with_what}")
+
+
+def _from_mechanism(given: MechanismOptions, kappa: float) -> Answer:
+    from exhume import bounds
+
+    rate = 1.0 if given.sample_rate is None else given.sample_rate
+    steps = 1 if given.steps is None else given.steps
+    noise = given.noise_multiplier
+    if given.solve_for is not None:
+        if given.solve_for != "noise-multiplier":
+            raise InputError(f"--solve-for can find noise-multiplier, not {given.solve_for!r}")
+        if noise is not None or given.gamma is None:
+            raise InputError(
+                "--solve-for noise-multiplier needs --gamma, without --noise-multiplier"
+            )
+        solved = bounds.noise_multiplier_for(given.gamma, kappa, sample_rate=rate, steps=steps)
+        return Answer(solved.ceiling, noise_multiplier=solved.noise_multiplier)
+    if given.gamma is not None:
+        raise InputError("--gamma goes with --solve-for noise-multiplier")
+    event = bounds.dp_sgd(0.0 if noise is None else noise, rate, steps)
+    curve = bounds.rdp_curve(event)
+    published = None if curve is None else curve.theorem_2(kappa)
+    return Answer(bounds.ceiling(event, kappa), theorem_2=published)
+
+
+def _from_guarantee(given: MechanismOptions, about: PriorOptions, kappa: float) -> Ceiling:
+    from exhume import bounds
+
+    if given.rho is not None:
+        return bounds.from_zcdp(given.rho, kappa)
+    if given.epsilon is None:
+        if given.rdp_order is None or given.rdp_epsilon is None:
+            raise InputError("--rdp-order and --rdp-epsilon go together")
+        return bounds.from_rdp(given.rdp_order, given.rdp_epsilon, kappa)
+    delta = 0.0 if given.delta is None else given.delta
+    if given.neighbours not in (None, "remove", "replace"):
+        raise InputError(f"--neighbours must be remove or replace, got {given.neighbours!r}")
+    records = _domain(about)
+    if given.neighbours == "replace" and delta == 0.0 and records is not None:
+        return bounds.from_finite_domain(given.epsilon, records, kappa)
+    return bounds.from_approximate_dp(given.epsilon, delta, kappa)
+
+
+def _domain(about: PriorOptions) -> int | None:
+    """The number of records of a finite prior, else None."""
+    if about.probabilities is not None:
+        return len(about.probabilities.split(","))
+    return about.size
+
+
+def _given(options: MechanismOptions | PriorOptions) -> dict[str, float | int | str]:
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _as_json(
+    found: Answer, blind: Blind, given: MechanismOptions, about: PriorOptions
+) -> dict[str, object]:
+    ceiling = found.ceiling
+    answer: dict[str, object] = {
+        "gamma": 1.0 if ceiling is None else ceiling.gamma,
+        "method": "none" if ceiling is None else ceiling.method.value,
+        "kappa": blind.kappa,
+        "kappa_source": blind.source,
+        "binds": None if ceiling is None else ceiling.binds.value,
+        "detail": "no bound holds" if ceiling is None else ceiling.detail,
+        "inputs": {**_given(given), **_given(about)},
+    }
+    if found.theorem_2 is not None:
+        answer["theorem_2"] = found.theorem_2
+    if found.noise_multiplier is not None:
+        answer["noise_multiplier"] = found.noise_multiplier
+    return answer
+
+
+def _show(found: Answer, blind: Blind, given: MechanismOptions) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(show_header=False, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    ceiling = found.ceiling
+    if found.noise_multiplier is not None:
+        table.add_row("noise multiplier", f"{found.noise_multiplier:.5g}", "the least that does it")
+    if ceiling is None:
+        table.add_row("gamma", "1", "no bound holds: this is not differentially private")
+    else:
+        table.add_row("gamma", f"{ceiling.gamma:.5g}", f"{ceiling.method.value}: {ceiling.detail}")
+    table.add_row("kappa", f"{blind.kappa:.5g}", blind.source)
+    if found.theorem_2 is not None:
+        table.add_row("for comparison", f"{found.theorem_2:.5g}", "Theorem 2 through Rényi DP")
+    console.print(table)
+    console.print()
+    console.print(_in_words(ceiling, blind))
+
+
+def _in_words(ceiling: Ceiling | None, blind: Blind) -> str:
+    if ceiling is None:
+        return (
+            "Nothing here limits what an attack can rebuild: without noise there is no guarantee, "
+            "and the only ceiling is certainty."
+        )
+    return (
+        f"No attack comes within the threshold with a probability above {_percent(ceiling.gamma)}; "
+        f"a blind guess does with {_percent(blind.kappa)}. This binds {ceiling.binds.value}."
+        + (f" It holds with {_percent(blind.confidence)} confidence." if blind.confidence else "")
+    )
+
+
+def _percent(probability: float) -> str:
+    return f"{100.0 * probability:.3g} %"
