@@ -16,11 +16,14 @@ FloatArray: TypeAlias = NDArray[np.floating[Any]]
 
 
 def frozen(values: ArrayLike, dtype: Any = None) -> Array:
-    """Return a read-only copy-on-need of ``values``, so that nobody downstream can change it."""
+    """Return a read-only copy-on-need of ``values``, so that nobody downstream can change it.
+
+    A view is copied too: through its base it would hand on whatever it was cut out of.
+    """
     array = np.asarray(values, dtype=dtype)
     if array.dtype.hasobject:
         raise InputError(f"expected an array of numbers, got objects (dtype {array.dtype})")
-    if array.flags.writeable:
+    if array.flags.writeable or array.base is not None:
         array = array.copy()
         array.flags.writeable = False
     return array
