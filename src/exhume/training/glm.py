@@ -81,13 +81,19 @@ class GLM(Mechanism):
         self, fixed_set: Records, targets: Records, *, rngs: Sequence[np.random.Generator]
     ) -> Sequence[Weights]:
         """Fit with each target added in turn; exact solutions share the fixed set's Hessian."""
-        shareable = not self.standardise and self.class_weights is None
-        if self.solver.name != "exact" or not shareable or self.penalty.averaged:
-            return [
-                self.publish(fixed_set.with_record(targets.take([i])), rng=rng)
-                for i, rng in enumerate(rngs)
-            ]
-        self._check(fixed_set)
+        if self._can_share(fixed_set, targets):
+            try:
+                return self._publish_shared(fixed_set, targets)
+            except InputError:
+                # The fixed set alone may leave undetermined what it decides with a target.
+                pass
+        return [
+            self.publish(fixed_set.with_record(targets.take([i])), rng=rng)
+            for i, rng in enumerate(rngs)
+        ]
+
+    def _publish_shared(self, fixed_set: Records, targets: Records) -> list[Weights]:
+        self._check(fixed_set.with_record(targets))
         problem = self.problem(fixed_set, {})
         rows, responses = self.design(targets.x, {}), self.responses(targets.labels)
         chunks = [
@@ -165,6 +171,14 @@ class GLM(Mechanism):
         if not self.intercept:
             return coef
         return np.vstack([np.reshape(parameters["intercept"], (1, -1)).astype(np.float64), coef])
+
+    def _can_share(self, fixed_set: Records, targets: Records) -> bool:
+        """Whether a target adds one record of weight 1 to an optimum that is there without it."""
+        if self.solver.name != "exact" or self.standardise or self.penalty.averaged:
+            return False
+        if self.class_weights is not None or targets.weight is not None:
+            return False
+        return set(self.classes or ()) <= set(fixed_set.labels.tolist())
 
     def _check(self, data: Records) -> None:
         labels = data.labels
