@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from exhume.arrays import FloatArray
+from exhume.arrays import Array, FloatArray
 from exhume.training.families import Family
 
 _SMALLEST_SCORE, _LARGEST_SCORE = -700.0, 700.0
@@ -110,18 +110,34 @@ def without_intercept_multinomial(
     direction, expected = left[:, 0], values[0] * right[0]
     slopes = direction @ theta
 
-    def misfit(length: float) -> float:
-        c = weight * (response - Family.MULTINOMIAL.mean(length * slopes))
-        return float(np.sum((length * c - expected) ** 2))
+    def misfit(lengths: FloatArray) -> FloatArray:
+        c = weight * (response - Family.MULTINOMIAL.mean(lengths[:, None] * slopes))
+        return np.asarray(np.sum((lengths[:, None] * c - expected) ** 2, axis=1))
 
-    grid = np.concatenate([sign * np.geomspace(1e-3, 1e5, 400) for sign in (-1.0, 1.0)])
-    best = int(np.argmin([misfit(length) for length in grid]))
-    near = sorted((grid[best] * 0.95, grid[best] * 1.06))
-    found = minimize_scalar(misfit, bounds=near, method="bounded", options={"xatol": 1e-14})
-    length = _polished_length(float(found.x), slopes, expected, response, weight)
+    grid = _possible_lengths(slopes, float(values[0]) / weight)
+    starts = grid[_valleys(misfit(grid))]
+    found = [_polished_length(float(s), slopes, expected, response, weight) for s in starts]
+    # Of nearly equal valleys only one has its bottom at zero: which one shows after polishing.
+    lengths = np.append(starts, found)
+    length = float(lengths[np.argmin(misfit(lengths))])
     c = weight * (response - Family.MULTINOMIAL.mean(length * slopes))
-    relative = float(np.sqrt(misfit(length) / max(float(expected @ expected), 1e-300)))
-    return Solution(gradient @ c / (c @ c), c), relative
+    relative = float(np.sqrt(misfit(np.array([length]))[0]) / max(float(values[0]), 1e-300))
+    return Solution(gradient @ c / max(float(c @ c), 1e-300), c), relative
+
+
+def _possible_lengths(slopes: FloatArray, size: float) -> FloatArray:
+    """A grid of lengths, of both signs: ‖c‖ ≤ √2 from below, scores that saturate from above."""
+    lowest = max(size / np.sqrt(2.0), 1e-150)
+    highest = max(10.0 * lowest, min(1e3 / max(float(np.ptp(slopes)), 1e-150), 1e150))
+    lengths = np.geomspace(0.999 * lowest, highest, 2000)
+    return np.concatenate([-lengths[::-1], lengths])
+
+
+def _valleys(values: FloatArray) -> Array:
+    """The indices of the deepest local minima, the ends included, a plateau once."""
+    padded = np.concatenate([[np.inf], values, [np.inf]])
+    lowest = np.flatnonzero((values < padded[:-2]) & (values <= padded[2:]))
+    return np.asarray(lowest[np.argsort(values[lowest])][:8])
 
 
 def _polished_length(
