@@ -109,6 +109,8 @@ def _corrected(reading: Reading, left: FloatArray, deviation: float) -> Reading:
 
 
 def _rehearse(reading: Reading, shared: Shared, candidate: Records) -> _Rehearsal | None:
+    if shared.fixed_set.weight is not None or shared.extra_weight != 1.0:
+        candidate = replace(candidate, weight=np.array([shared.extra_weight]))
     try:
         data = shared.fixed_set.with_record(candidate)
         weights = reading.model.publish(data, rng=np.random.default_rng(0))
