@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exhume import training
 from exhume.arrays import FloatArray
 from exhume.attacks.base import Attack
 from exhume.attacks.glm.candidates import answer
@@ -61,9 +62,7 @@ class GLM(Attack):
                 f"a {model.family.value} model without intercept fixes the record only up to its "
                 "length: give the target's label or one of its attributes"
             )
-        if knowledge.labels is not None and len(knowledge.labels) != 1:
-            return f"one target, so one label: {len(knowledge.labels)} given"
-        return None
+        return _bad_label(knowledge, model) or _unknown_share(knowledge, model)
 
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
@@ -100,6 +99,36 @@ def _known(knowledge: Knowledge) -> Pipeline:
     known = pipeline(knowledge.training, len(knowledge.fixed_set) + 1)
     assert isinstance(known, Pipeline)
     return known
+
+
+def _bad_label(knowledge: Knowledge, model: training.GLM) -> str | None:
+    if knowledge.labels is None:
+        return None
+    if len(knowledge.labels) != 1:
+        return f"one target, so one label: {len(knowledge.labels)} given"
+    label = knowledge.labels.tolist()[0]
+    if model.classes is not None and label not in model.classes:
+        return f"the target's label is given as {label!r}, the model's classes are {model.classes}"
+    return None
+
+
+def _unknown_share(knowledge: Knowledge, model: training.GLM) -> str | None:
+    """What the fixed set alone can't tell of the objective that the target was part of."""
+    if model.penalty.averaged and model.class_weights is not None:
+        return (
+            "the penalty is averaged over class weights, the target's own unknown one among them: "
+            "state it for the summed loss"
+        )
+    if model.solver.name == "exact" or model.classes is None:
+        return None
+    assert knowledge.fixed_set is not None
+    missing = set(model.classes) - set(knowledge.fixed_set.labels.tolist())
+    if missing:
+        return (
+            f"no record of the fixed set has class {sorted(map(str, missing))}: without it the "
+            f"{model.solver.name} solver can't be rehearsed, and how far it stops can't be told"
+        )
+    return None
 
 
 def _groups(knowledge: Sequence[Knowledge]) -> list[list[int]]:

@@ -12,6 +12,7 @@ from exhume.arrays import Array, FloatArray
 from exhume.attacks.glm.extraction import cannot_extract, extract
 from exhume.attacks.glm.posterior import Prior
 from exhume.defences.base import Blurring
+from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.mechanism import Mechanism
 from exhume.records import Records
@@ -201,13 +202,26 @@ def unreadable(release: Release, knowledge: Knowledge) -> str | None:
     if knowledge.fixed_set is None or knowledge.fixed_set.y is None:
         return "needs the other training records with their labels (the fixed set)"
     known = pipeline(knowledge.training, len(knowledge.fixed_set) + 1)
-    if isinstance(known, str):
-        return known
+    reason = known if isinstance(known, str) else _unusable(knowledge.fixed_set, known)
+    if reason is not None:
+        return reason
+    assert isinstance(known, Pipeline)
     if isinstance(release, Outputs):
         if release.queries.shape[1:] != knowledge.record_shape:
             return f"queries have shape {release.queries.shape[1:]}, not {knowledge.record_shape}"
         return cannot_extract(release, known.model)
     return _misfit(release, known.model, int(np.prod(knowledge.record_shape)))
+
+
+def _unusable(fixed_set: Records, known: Pipeline) -> str | None:
+    """Why the fixed set can't have been part of this training, or None."""
+    try:
+        known.model.responses(fixed_set.labels)
+        if known.clip is not None:
+            known.clip.prepared(fixed_set.take([0]))
+    except InputError as error:
+        return f"the fixed set does not go with the training: {error}"
+    return None
 
 
 def _misfit(release: Weights, model: GLM, features: int) -> str | None:
