@@ -46,6 +46,11 @@ def cannot_extract(release: Outputs, training: GLM) -> str | None:
             "the scaler's statistics are not in the answers, and the penalty can't be placed "
             "without them"
         )
+    if training.standardise and not training.intercept:
+        return (
+            "the scaler's mean shifts every answer, and without an intercept in the model that "
+            "shift can't be told from its parameters"
+        )
     if probabilities and not ((release.values > 0) & (release.values < 1)).all():
         return "an answer is exactly 0 or 1: its score can't be told; ask nearer the boundary"
     return None
@@ -54,7 +59,8 @@ def cannot_extract(release: Outputs, training: GLM) -> str | None:
 def extract(release: Outputs, training: GLM, *, deviation: float = 0.0) -> Extracted:
     """Solve for the parameters by least squares over all answers.
 
-    ``deviation`` is what a defence is known to have added to each answer. The parameters' deviation comes from the misfit where there are more answers than parameters, and from the
+    ``deviation`` is what a defence is known to have added to each answer. The parameters' own
+    deviation comes from the misfit where there are more answers than parameters, and from the
     precision of the answers otherwise.
     """
     design = training.design(release.queries, {})
