@@ -65,10 +65,13 @@ class Problem:
 
         A sum of n products carries an error of about √n units in the last place of its terms.
         """
-        residual = self.family.mean(self.design @ theta) - self.responses
-        terms = (self.design**2).T @ (self.weights[:, None] * residual) ** 2
-        own = (self.penalty[:, None] * theta) ** 2
-        return float(np.finfo(np.float64).eps * np.sqrt(np.mean(terms + own)) * 4.0)
+        residual = self.weights[:, None] * (self.family.mean(self.design @ theta) - self.responses)
+        return float(_rounding_each(self, theta[None], residual[:, None, :])[0])
+
+    @cached_property
+    def row_squares(self) -> FloatArray:
+        """The squared norm of each row of the design, (n,)."""
+        return np.asarray(np.einsum("np,np->n", self.design, self.design))
 
     @cached_property
     def gauge(self) -> FloatArray:
@@ -177,14 +180,37 @@ def _gradients(
 
 def gradients_each(problem: Problem, thetas: FloatArray) -> FloatArray:
     """Gradients of the shared problem at many parameters (k, p, outputs): two matrix products."""
+    return _gradients_each(problem, thetas, _residuals_each(problem, thetas))
+
+
+def readings_each(problem: Problem, thetas: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return those gradients, and the rounding error in a coordinate of each, (k,)."""
+    residuals = _residuals_each(problem, thetas)
+    return _gradients_each(problem, thetas, residuals), _rounding_each(problem, thetas, residuals)
+
+
+def _residuals_each(problem: Problem, thetas: FloatArray) -> FloatArray:
+    """What every parameter leaves of every response, times the record's weight, (n, k, outputs)."""
     count, columns, outputs = thetas.shape
     stacked = thetas.transpose(1, 0, 2).reshape(columns, count * outputs)
     scores = (problem.design @ stacked).reshape(-1, count, outputs)
-    residual = problem.family.mean(scores) - problem.responses[:, None, :]
-    residual *= problem.weights[:, None, None]
-    product = problem.design.T @ residual.reshape(len(residual), -1)
+    residuals = problem.family.mean(scores) - problem.responses[:, None, :]
+    residuals *= problem.weights[:, None, None]
+    return residuals
+
+
+def _gradients_each(problem: Problem, thetas: FloatArray, residuals: FloatArray) -> FloatArray:
+    count, columns, outputs = thetas.shape
+    product = problem.design.T @ residuals.reshape(len(residuals), -1)
     gradients = product.reshape(columns, count, outputs).transpose(1, 0, 2)
     return np.asarray(gradients + problem.penalty[None, :, None] * thetas)
+
+
+def _rounding_each(problem: Problem, thetas: FloatArray, residuals: FloatArray) -> FloatArray:
+    _, columns, outputs = thetas.shape
+    terms = np.einsum("n,nko,nko->k", problem.row_squares, residuals, residuals)
+    own = np.einsum("p,kpo,kpo->k", problem.penalty**2, thetas, thetas)
+    return np.asarray(4.0 * np.finfo(np.float64).eps * np.sqrt((terms + own) / columns / outputs))
 
 
 def _updated_steps(

@@ -25,7 +25,7 @@ from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction
 from exhume.release import Outputs, Release, Weights
 from exhume.training.families import Family
-from exhume.training.newton import gradients_each
+from exhume.training.newton import readings_each
 
 _CHUNK = 64
 
@@ -143,25 +143,25 @@ def _read(releases: Sequence[Release], shared: Shared, known: Pipeline) -> list[
     parts = [parameters_of(r, known) for r in releases if isinstance(r, Weights | Outputs)]
     if known.model.standardise:
         problems = [shared.scaled(scaler) for _, _, scaler in parts]
-        pairs = zip(problems, parts, strict=True)
-        gradients = [problem.gradient(theta) for problem, (theta, _, _) in pairs]
+        pairs = [(problem, part[0]) for problem, part in zip(problems, parts, strict=True)]
+        gradients = np.stack([problem.gradient(theta) for problem, theta in pairs])
+        rounding = np.array([problem.rounding(theta) for problem, theta in pairs])
     else:
         problems = [shared.problem] * len(parts)
-        gradients = list(gradients_each(shared.problem, np.stack([p[0] for p in parts])))
-    rounding = problems[0].rounding(parts[0][0])
+        gradients, rounding = readings_each(shared.problem, np.stack([p[0] for p in parts]))
     return [
         Reading(
             known.model,
             problem,
             theta,
             _centred(known, gradient),
-            float(np.hypot(rounding, shared.slack)),
-            rounding,
+            float(np.hypot(own, shared.slack)),
+            float(own),
             deviation,
             scaler,
         )
-        for problem, gradient, (theta, deviation, scaler) in zip(
-            problems, gradients, parts, strict=True
+        for problem, gradient, own, (theta, deviation, scaler) in zip(
+            problems, gradients, rounding, parts, strict=True
         )
     ]
 
@@ -170,4 +170,4 @@ def _centred(known: Pipeline, gradient: FloatArray) -> FloatArray:
     """The outputs of a softmax gradient sum to zero; what doesn't is a gauge, not a trace."""
     if known.model.family is not Family.MULTINOMIAL:
         return gradient
-    return gradient - gradient.mean(axis=1, keepdims=True)
+    return np.asarray(gradient - gradient.mean(axis=1, keepdims=True))
