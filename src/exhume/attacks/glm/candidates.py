@@ -40,6 +40,11 @@ class Candidate:
 
 def answer(reading: Reading, knowledge: Knowledge) -> Reconstruction:
     """Solve, refine, rank and check."""
+    if not (np.isfinite(reading.gradient).all() and np.isfinite(reading.coordinate_deviation)):
+        message = (
+            "the fixed set's gradient overflows at the released parameters: no training ends there"
+        )
+        return nothing(knowledge, Status.WRONG_ASSUMPTION, message)
     found = sorted(_from_gradient(reading, knowledge), key=lambda candidate: candidate.cost)
     leaked = _from_scaler(reading, knowledge)
     if leaked is not None and (not found or leaked.error < found[0].error):
@@ -101,6 +106,8 @@ def _from_gradient(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
 
 def _closed_forms(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
     if reading.model.intercept:
+        if not reading.gradient[0].any():
+            return []
         solution = equations.with_intercept(reading.gradient)
         return [_with_intercept(reading, knowledge, solution)]
     if reading.model.family is Family.MULTINOMIAL:
@@ -144,7 +151,7 @@ def _with_intercept(
 def _candidate(
     reading: Reading, knowledge: Knowledge, solution: equations.Solution, response: FloatArray
 ) -> Candidate:
-    """A solution with its deviation by error propagation, and its cost by the fixed set's spread."""
+    """A solution, its deviation by error propagation, its cost by the fixed set's spread."""
     size = max(float(np.linalg.norm(solution.c)), 1e-300)
     deviation = np.full(len(solution.x), reading.coordinate_deviation / size)
     cost = 0.0
@@ -270,7 +277,7 @@ def _responses(reading: Reading, knowledge: Knowledge) -> list[FloatArray]:
 def _known_response(reading: Reading, knowledge: Knowledge) -> FloatArray | None:
     if knowledge.labels is None:
         return None
-    return reading.model.responses(knowledge.labels)[0]
+    return np.asarray(reading.model.responses(knowledge.labels)[0])
 
 
 def _class_response(reading: Reading, c: FloatArray) -> FloatArray:

@@ -40,7 +40,7 @@ def with_intercept(gradient: FloatArray) -> Solution:
 def refined_residual(
     family: Family, theta: FloatArray, gradient: FloatArray, response: float, weight: float
 ) -> Solution:
-    """Fit g ≈ (1, x)·c in least squares with the response known, for one output.
+    """Fit g ≈ (1, x)·c in least squares with the response known, for one output; g₁ is not 0.
 
     For a given c the best x is explicit, so that one unknown is left: c, found by Gauss–Newton on
     two residuals (how far the intercept's equation and the score's are missed). O(d).
