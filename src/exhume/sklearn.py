@@ -111,21 +111,23 @@ def training(estimator: Any) -> GLM:
 
 def fit(model: GLM, data: Records, *, seed: int) -> Weights:
     """Fit with the scikit-learn solver that ``model`` names, and return the parameters."""
+    import warnings
+
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     estimator = _estimator(model, float(model.weights_of(data).sum()), seed)
     rows = np.asarray(data.x, dtype=np.float64).reshape(len(data), -1)
     whole = make_pipeline(StandardScaler(), estimator) if model.standardise else estimator
-    import warnings
-
     with warnings.catch_warnings():
         # An unfinished solver is what the audit measures, and shows in the attack's own estimate.
         warnings.simplefilter("ignore")
         if data.weight is None:
             whole.fit(rows, data.labels)
         else:
-            whole.fit(rows, data.labels, sample_weight=data.weight)
+            # The weights are the loss's alone: the scaler counts every record once.
+            name = f"{whole.steps[-1][0]}__sample_weight" if model.standardise else "sample_weight"
+            whole.fit(rows, data.labels, **{name: data.weight})
     return parameters(whole)
 
 
