@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -86,7 +87,7 @@ class OutputPerturbation(Blurring):
         """Return the records with rows longer than the bound scaled down to it."""
         if data.weight is not None:
             raise InputError("output perturbation's guarantee does not cover weighted records")
-        rows = np.asarray(data.x, dtype=np.float64).reshape(len(data), -1)
+        rows = np.asarray(data.x, dtype=np.float64).reshape(len(data), math.prod(data.record_shape))
         room = np.sqrt(self.norm_bound**2 - float(self._model.intercept))
         factor = np.minimum(1.0, room / np.maximum(np.linalg.norm(rows, axis=1), 1e-300))
         x = (rows * factor[:, None]).reshape(data.x.shape)

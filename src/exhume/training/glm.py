@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -117,10 +118,11 @@ class GLM(Mechanism):
 
     def design(self, x: Array, scaler: Mapping[str, Array]) -> FloatArray:
         """Return records as rows, scaled and with a leading 1 where there is an intercept."""
-        rows = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
+        rows = np.asarray(x, dtype=np.float64).reshape(len(x), math.prod(x.shape[1:]))
         if scaler:
             rows = (rows - scaler["scaler.mean"]) / scaler["scaler.scale"]
-        return np.hstack([np.ones((len(rows), 1)), rows]) if self.intercept else rows
+        columns = [np.ones((len(rows), 1)), rows] if self.intercept else [rows]
+        return np.asarray(np.hstack(columns), dtype=np.float64)
 
     def responses(self, labels: Array) -> FloatArray:
         """Return labels as the mean-response coding (n, outputs): numbers, 0/1 or one-hot."""
@@ -131,7 +133,7 @@ class GLM(Mechanism):
             stranger = np.asarray(labels)[~matches.any(axis=1)][0]
             raise InputError(f"label {stranger} is none of the model's classes {self.classes}")
         one_hot = matches.astype(np.float64)
-        return one_hot[:, 1:] if self.family is Family.LOGISTIC else one_hot
+        return np.asarray(one_hot[:, 1:] if self.family is Family.LOGISTIC else one_hot)
 
     def weights_of(self, data: Records) -> FloatArray:
         """Return the weight of each record in the loss."""
