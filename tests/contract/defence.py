@@ -1,0 +1,41 @@
+"""What every defence keeps to, beside what every mechanism does."""
+
+from __future__ import annotations
+
+import inspect
+from typing import ClassVar
+
+import pytest
+from tests.contract.cases import Case
+from tests.contract.mechanism import MechanismContract
+
+from exhume.defences import Defence, undefended
+from exhume.mechanism import Mechanism
+
+
+class DefenceContract(MechanismContract):
+    """The contract. ``post_processing`` says that the defence only touches what was released."""
+
+    post_processing: ClassVar[bool]
+
+    @pytest.fixture
+    def defence(self, case: Case) -> Defence:
+        assert isinstance(case.mechanism, Defence)
+        return case.mechanism
+
+    def test_wraps_a_mechanism(self, defence: Defence) -> None:
+        assert isinstance(defence.inner, Mechanism)
+        assert undefended(defence) is undefended(defence.inner)
+        assert not isinstance(undefended(defence), Defence)
+
+    def test_says_what_it_does(self, defence: Defence) -> None:
+        assert defence.describe().strip()
+        assert "\n" not in defence.describe()
+        assert defence.name == defence.name.lower().strip() != ""
+        assert inspect.getdoc(type(defence))
+
+    def test_accounts_for_what_it_does(self, defence: Defence, case: Case) -> None:
+        """Post-processing costs nothing and buys nothing; anything else has an event of its own."""
+        records = len(case.fixed_set) + 1
+        inner, outer = defence.inner.event(records), defence.event(records)
+        assert (outer == inner) is self.post_processing
