@@ -92,7 +92,7 @@ def parameters(estimator: Any) -> Weights:
 
 
 def training(estimator: Any) -> GLM:
-    """Return the training that a (fitted) linear estimator stands for, or refuse with the reason."""
+    """Return the training that a fitted linear estimator stands for, or refuse with the reason."""
     name = type(estimator).__name__
     match name:
         case "LinearRegression" | "Ridge":
@@ -135,7 +135,8 @@ def _estimator(model: GLM, total_weight: float, seed: int) -> Any:
     from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 
     strength = model.penalty.summed(1) * (total_weight if model.penalty.averaged else 1.0)
-    name, common = model.solver.name, {"fit_intercept": model.intercept}
+    name = model.solver.name
+    common: dict[str, Any] = {"fit_intercept": model.intercept}
     if model.solver.tolerance is not None:
         common["tol"] = model.solver.tolerance
     if model.solver.max_iterations is not None:

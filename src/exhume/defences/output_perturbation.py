@@ -46,7 +46,8 @@ class OutputPerturbation(Blurring):
             raise InputError(f"output perturbation needs {reason}")
         if self._model.intercept and self.norm_bound <= 1.0:
             raise InputError(
-                f"norm_bound must exceed 1, the intercept's own share of a row, got {self.norm_bound}"
+                "norm_bound must exceed 1, the intercept's own share of a row, "
+                f"got {self.norm_bound}"
             )
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Answers(Mechanism):
-    """Publishes what ``inner`` answers on ``queries`` (q, *record shape), chosen by the adversary."""
+    """Publishes what ``inner`` answers on ``queries`` (q, *record shape) of the adversary's."""
 
     inner: Mechanism
     queries: Array
@@ -65,4 +65,5 @@ def probes(pool: Records, count: int, *, rng: np.random.Generator) -> Array:
     """Return ``count`` random points that spread like the pool, for an adversary to ask at."""
     x = np.asarray(pool.x, dtype=np.float64)
     deviation = x.std(axis=0) + 0.1 * float(x.std()) + 1e-12
-    return x.mean(axis=0) + deviation * rng.standard_normal((count, *pool.record_shape))
+    draws = rng.standard_normal((count, *pool.record_shape))
+    return np.asarray(x.mean(axis=0) + deviation * draws)

@@ -141,7 +141,7 @@ class GLM(Mechanism):
         if self.class_weights is None:
             return weights
         index = np.argmax(data.labels[:, None] == np.asarray(self.classes)[None, :], axis=1)
-        return weights * np.asarray(self.class_weights)[index]
+        return np.asarray(weights * np.asarray(self.class_weights)[index])
 
     def column_penalty(self, features: int, total_weight: float) -> FloatArray:
         """Return the penalty of each column of the design, in the summed convention."""

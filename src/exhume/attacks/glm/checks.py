@@ -1,4 +1,4 @@
-"""Does the release contradict what was assumed of the training?"""
+"""Whether the release contradicts what was assumed of the training."""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ def _descend(
     answer: Answering,
     rounds: int,
 ) -> tuple[Reconstruction | None, float]:
-    candidate, found, left = start, None, None
+    candidate, left = start, None
+    found: Reconstruction | None = None
     best: tuple[Reconstruction | None, float] = (None, np.inf)
     for _ in range(rounds):
         rehearsal = _rehearse(reading, shared, candidate)
@@ -83,14 +84,15 @@ def _descend(
         elif found is not None and rehearsal.mismatch > 4.0 * best[1]:
             break
         change = rehearsal.left if left is None else rehearsal.left - left
-        # The first step is taken on trust: whether it led anywhere shows in the next rehearsal.
-        trust = (0.3, 0.01) if left is None else (1.0,)
-        left = rehearsal.left
         deviation = float(np.sqrt(np.mean(change**2)))
-        for fraction in trust:
-            found = answer(_corrected(reading, left, fraction * deviation), knowledge)
-            if len(found):
-                break
+        # The first step is taken on trust: whether it led anywhere shows in the next rehearsal.
+        trust = 0.3 if left is None else 1.0
+        corrected = _corrected(reading, rehearsal.left, trust * deviation)
+        found = answer(corrected, knowledge)
+        if left is None and not len(found):
+            corrected = _corrected(reading, rehearsal.left, 0.01 * deviation)
+            found = answer(corrected, knowledge)
+        left = rehearsal.left
         if not len(found) or found.labels is None or found.status is Status.WRONG_ASSUMPTION:
             break
         candidate = Records(found.samples[:1], found.labels[:1])
