@@ -1,7 +1,8 @@
 """Attacks: one file (or folder) a method."""
 
 from exhume.attacks.base import Attack
+from exhume.attacks.baseline import Oblivious
 from exhume.attacks.glm import GLM
 from exhume.attacks.scaler import ScalerMoments
 
-__all__ = ["GLM", "Attack", "ScalerMoments"]
+__all__ = ["GLM", "Attack", "Oblivious", "ScalerMoments"]

@@ -13,16 +13,21 @@ ball of radius η holds; hence m ≤ U(K), and κ ≤ U(K) as m tends to κ. The
 having looked at many centres: the confidence is spent on B alone. That none of the samples falls
 into B is covered, too (N = 0 ≤ K).
 
+Where what counts as success depends on the record, η is a function η(z), fixed before the samples
+are drawn, and B the set of records z that lie within η(z) of a guess: again a fixed set, and both
+bounds below hold with each sample's own η.
+
 K itself would take a search over all centres; two upper bounds on it are enough.
 
-- ``doubled-radius``, any metric: samples in one ball are at most 2η apart, so the ball of radius 2η
-  around any of them holds them all: K ≤ the largest count within 2η of a sample (itself included).
-  Better: k samples that are pairwise within 2η survive when samples with fewer than k - 1 such
-  neighbours are struck out again and again, so K is at most the largest k for which any survive.
-- ``mean-distance``, Euclidean distance only, far smaller in high dimension: if k samples lie within
-  η of a point, the sum of all squared distances between them is at most k·kη²·2 (their own mean is
-  an even better centre), so one of them has squared distances to the others that sum to at most
-  2kη²; still less do its k - 1 nearest neighbours' sum to more.
+- ``doubled-radius``, any metric: samples that one guess succeeds on are within η + η′ ≤ 2η of each
+  other, so K is at most the largest number of such neighbours of a sample (itself included).
+  Better: k samples that are all neighbours survive when samples with fewer than k - 1 neighbours
+  are struck out again and again, so K is at most the largest k for which any survive.
+- ``mean-distance``, Euclidean distance, far smaller in high dimension: if one guess succeeds on
+  k samples, the squared distances over all ordered pairs of them sum to 2k times their squared
+  distances from their mean, which are at most those from the guess: to at most 2k·Ση². So if s is
+  the sum of a sample's k - 1 smallest squared distances, the k smallest values of s - 2kη² don't
+  add up to more than 0.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from exhume.arrays import FloatArray, require_finite
 from exhume.bounds.checks import require_not_negative
@@ -47,7 +52,7 @@ _SLACK = 1e-9
 class KappaEstimate:
     """An upper bound on κ from samples: true with probability ``confidence`` over the samples.
 
-    ``most_in_a_ball`` bounds how many of the ``samples`` one ball of radius η holds.
+    ``most_in_a_ball`` bounds how many of the ``samples`` one guess succeeds on.
     """
 
     kappa: float
@@ -58,49 +63,51 @@ class KappaEstimate:
 
 
 def kappa_from_samples(
-    samples: ArrayLike, *, eta: float, confidence: float = 0.95, method: str = "mean-distance"
+    samples: ArrayLike, *, eta: ArrayLike, confidence: float = 0.95, method: str = "mean-distance"
 ) -> KappaEstimate:
     """An upper confidence bound on κ(η) under the Euclidean distance, from independent samples.
 
     ``samples`` has shape (n, *record shape), n ≥ 2; ``eta`` is a Euclidean distance (for a
-    threshold on the mean squared error of d numbers pass √(d·threshold)). ``method`` is
-    ``"mean-distance"`` or ``"doubled-radius"``; see the module's text for both proofs.
+    threshold on the mean squared error of d numbers pass √(d·threshold)), one for all or one a
+    sample: η(z), where what counts as success depends on the record but not on the other samples.
+    ``method`` is ``"mean-distance"`` or ``"doubled-radius"``; the module's text proves both.
     """
     squared = _squared_distances(_flat(samples))
+    radii = _radii(eta, len(squared))
     if _known(method) == "mean-distance":
-        most = _most_by_mean_distance(squared, require_not_negative("eta", eta))
+        most = _most_by_mean_distance(squared, radii)
     else:
-        most = _most_by_doubled_radius(np.sqrt(squared), require_not_negative("eta", eta))
+        most = _most_by_doubled_radius(np.sqrt(squared), radii)
     return _estimate(most, len(squared), confidence, method)
 
 
 def kappa_from_distances(
-    distances: ArrayLike, *, eta: float, confidence: float = 0.95
+    distances: ArrayLike, *, eta: ArrayLike, confidence: float = 0.95
 ) -> KappaEstimate:
     """An upper confidence bound on κ(η) under any metric, from the samples' distances (n, n).
 
-    The distance must obey the triangle inequality: a squared error does not, its root does.
-    Method ``doubled-radius`` of the module's text.
+    The distance must obey the triangle inequality: a squared error does not, its root does. ``eta``
+    is one number or one a sample. Method ``doubled-radius`` of the module's text.
     """
     table = _distance_table(distances)
-    most = _most_by_doubled_radius(table, require_not_negative("eta", eta))
+    most = _most_by_doubled_radius(table, _radii(eta, len(table)))
     return _estimate(most, len(table), confidence, "doubled-radius")
 
 
-def kappa_of_pool(pool: ArrayLike, *, eta: float, method: str = "mean-distance") -> float:
+def kappa_of_pool(pool: ArrayLike, *, eta: ArrayLike, method: str = "mean-distance") -> float:
     """An upper bound on κ(η) where the prior *is* the pool, each of its records equally likely.
 
-    ``pool`` has shape (n, *record shape); a guess may lie anywhere; Euclidean distance. No
-    confidence is involved: nothing is estimated.
+    ``pool`` has shape (n, *record shape); a guess may lie anywhere; Euclidean distance, ``eta`` one
+    number or one a record. No confidence is involved: nothing is estimated.
 
     >>> kappa_of_pool([[0.0], [1.0], [5.0], [9.0]], eta=0.5)
     0.5
     """
     squared = _squared_distances(_flat(pool))
+    radii = _radii(eta, len(squared))
     if _known(method) == "mean-distance":
-        return _most_by_mean_distance(squared, require_not_negative("eta", eta)) / len(squared)
-    most = _most_by_doubled_radius(np.sqrt(squared), require_not_negative("eta", eta))
-    return most / len(squared)
+        return _most_by_mean_distance(squared, radii) / len(squared)
+    return _most_by_doubled_radius(np.sqrt(squared), radii) / len(squared)
 
 
 def clopper_pearson_upper(successes: int, trials: int, confidence: float) -> float:
@@ -147,6 +154,18 @@ def _flat(samples: ArrayLike) -> FloatArray:
     return array.reshape(len(array), -1)
 
 
+def _radii(eta: ArrayLike, count: int) -> FloatArray:
+    """One radius a sample."""
+    radii = np.asarray(eta, dtype=np.float64)
+    if radii.ndim == 0:
+        return np.full(count, require_not_negative("eta", float(radii)))
+    if radii.shape != (count,):
+        raise InputError(f"eta must be one number or one a sample ({count}), got {radii.shape}")
+    require_finite(radii, "eta")
+    require_not_negative("eta", float(radii.min()))
+    return radii
+
+
 def _squared_distances(points: FloatArray) -> FloatArray:
     """Pairwise squared distances (n, n), rounded down rather than up."""
     centred = points - points.mean(axis=0)
@@ -170,20 +189,26 @@ def _distance_table(distances: ArrayLike) -> FloatArray:
     return table
 
 
-def _most_by_mean_distance(squared: FloatArray, eta: float) -> int:
-    """The largest k for which some sample's k - 1 nearest squared distances sum to ≤ 2kη²."""
-    limit = eta * eta * (1.0 + _SLACK)
-    nearest = np.sort(np.where(squared <= 4.0 * limit, squared, np.inf), axis=1)
-    sums = np.cumsum(nearest, axis=1)
-    # Column j holds the sum over a sample itself (0) and its j nearest: k = j + 1 of them.
-    fits = sums <= 2.0 * limit * np.arange(1, len(squared) + 1)
-    columns = np.flatnonzero(fits.any(axis=0))
-    return min(int(columns[-1]) + 1, _most_by_doubled_radius(np.sqrt(squared), eta))
+def _most_by_mean_distance(squared: FloatArray, radii: FloatArray) -> int:
+    """The largest k for which the k smallest values of s - 2kη² add up to at most 0."""
+    near = _near(np.sqrt(squared), radii)
+    nearest = np.sort(np.where(near, squared, np.inf), axis=1)
+    sizes = np.arange(1, len(squared) + 1)
+    # Column k - 1 is about each sample itself (distance 0) and its k - 1 nearest.
+    allowed = 2.0 * (1.0 + _SLACK) * np.outer(radii**2, sizes)
+    excess = np.sort(np.cumsum(nearest, axis=1) - allowed, axis=0)
+    fitting = sizes[np.diagonal(np.cumsum(excess, axis=0)) <= 0.0]
+    return min(int(fitting[-1]), _most_by_doubled_radius(np.sqrt(squared), radii))
 
 
-def _most_by_doubled_radius(distances: FloatArray, eta: float) -> int:
-    """The largest k such that k samples keep k - 1 neighbours within 2η of each other."""
-    near = distances <= 2.0 * eta * (1.0 + _SLACK)
+def _near(distances: FloatArray, radii: FloatArray) -> NDArray[np.bool_]:
+    """Which samples one guess could succeed on together, (n, n): those within η + η′."""
+    return distances <= (radii[:, None] + radii[None, :]) * (1.0 + _SLACK)
+
+
+def _most_by_doubled_radius(distances: FloatArray, radii: FloatArray) -> int:
+    """The largest k such that some samples all keep k - 1 neighbours among themselves."""
+    near = _near(distances, radii)
     degrees = near.sum(axis=1)
     alive = np.ones(len(near), dtype=bool)
     most = 1

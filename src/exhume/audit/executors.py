@@ -1,0 +1,67 @@
+"""Who does the work: this process, or several. The records are the same, bit for bit."""
+
+from __future__ import annotations
+
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from exhume.audit.plan import Plan, Unit
+from exhume.audit.trial import Batch, run_unit
+from exhume.errors import InputError
+
+
+class Executor(ABC):
+    """Runs units and yields what they left, in whatever order they finish."""
+
+    @abstractmethod
+    def run(
+        self, plan: Plan, units: Sequence[Unit], done: frozenset[str]
+    ) -> Iterator[tuple[Unit, list[Batch]]]:
+        """Run every unit once. Stopping the iteration stops the work."""
+
+
+@dataclass(frozen=True)
+class Serial(Executor):
+    """One unit after the other, here."""
+
+    def run(
+        self, plan: Plan, units: Sequence[Unit], done: frozenset[str]
+    ) -> Iterator[tuple[Unit, list[Batch]]]:
+        """Run the units in order."""
+        for unit in units:
+            yield unit, run_unit(plan, unit, done)
+
+
+@dataclass(frozen=True)
+class Processes(Executor):
+    """Several processes on this machine, each with one thread."""
+
+    workers: int
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise InputError(f"workers must be at least 1, got {self.workers}")
+
+    def run(
+        self, plan: Plan, units: Sequence[Unit], done: frozenset[str]
+    ) -> Iterator[tuple[Unit, list[Batch]]]:
+        """Hand the units out, and yield them as they finish."""
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor, as_completed
+
+        # A fresh interpreter: forking a process that has run threads may hang.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_ignore_interrupts)
+        try:
+            futures = {pool.submit(run_unit, plan, unit, done): unit for unit in units}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C is the parent's to handle: it stops handing out work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

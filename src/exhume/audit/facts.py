@@ -1,0 +1,185 @@
+"""What is measured of a setting once: the oracle, the prior, the bound, utility, in plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from exhume.audit.plan import Plan
+from exhume.audit.scoring import yardstick
+from exhume.audit.setting import Setting
+from exhume.audit.threat import threat_model
+from exhume.defences.base import undefended
+from exhume.release import Weights
+from exhume.training import GLM
+
+CLOSENESS = tuple(np.round(np.geomspace(0.02, 2.0, 25), 4).tolist())
+"""Where the bound is drawn: fractions of the distance to the nearest known record."""
+_PRIOR_SAMPLES = 2000
+_UTILITY_RELEASES = 8
+
+
+@dataclass(frozen=True)
+class BoundPoint:
+    """The ceiling at one closeness: at most ``gamma``, where a blind guess reaches ≤ ``kappa``."""
+
+    closeness: float
+    kappa: float
+    gamma: float
+
+
+@dataclass(frozen=True)
+class SettingFacts:
+    """Everything that the report says of a setting beside its records."""
+
+    name: str
+    title: str
+    threat: tuple[str, ...]
+    fixed_set: int
+    shadow_targets: int
+    targets: int
+    record_shape: tuple[int, ...]
+    value_range: tuple[float, float] | None
+    unit: str
+    nearest_mean: float | None
+    percentile_levels: tuple[float, ...]
+    percentile_means: tuple[float, ...]
+    event: str
+    private: bool
+    bound: tuple[BoundPoint, ...]
+    bound_at: BoundPoint | None
+    bound_method: str
+    bound_binds: str
+    bound_note: str
+    prior_samples: int
+    utility_name: str
+    utility: float | None
+    defended: bool
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON-able data."""
+        return asdict(self)
+
+
+def measure(plan: Plan, index: int) -> SettingFacts:
+    """Measure a setting; takes one pass over its pool and a few releases."""
+    setting, yard = plan.setting(index), yardstick(plan, index)
+    oracle = yard.oracle
+    event = setting.mechanism.event(len(setting.fixed_set) + 1)
+    bound = _bound(plan, index, setting)
+    name, utility = _utility(setting, plan.config.audit.seed)
+    return SettingFacts(
+        name=setting.name,
+        title=setting.title,
+        threat=threat_model(setting),
+        fixed_set=len(setting.fixed_set),
+        shadow_targets=0 if setting.shadow_targets is None else len(setting.shadow_targets),
+        targets=setting.size,
+        record_shape=setting.fixed_set.record_shape,
+        value_range=setting.value_range,
+        unit=_unit(setting),
+        nearest_mean=None if oracle is None else oracle.mean_distance,
+        percentile_levels=() if oracle is None else oracle.levels,
+        percentile_means=() if oracle is None else tuple(oracle.mean_percentiles.tolist()),
+        event=str(event),
+        private=bool(bound.points),
+        bound=bound.points,
+        bound_at=bound.at,
+        bound_method=bound.method,
+        bound_binds=bound.binds,
+        bound_note=bound.note,
+        prior_samples=bound.samples,
+        utility_name=name,
+        utility=utility,
+        defended=undefended(setting.mechanism) is not setting.mechanism,
+    )
+
+
+@dataclass(frozen=True)
+class _Bound:
+    points: tuple[BoundPoint, ...] = ()
+    at: BoundPoint | None = None
+    method: str = ""
+    binds: str = ""
+    note: str = ""
+    samples: int = 0
+
+
+def _bound(plan: Plan, index: int, setting: Setting) -> _Bound:
+    """The ceiling over a range of closeness, where the mechanism's event has a finite guarantee."""
+    from exhume.bounds import ceiling
+
+    event = setting.mechanism.event(len(setting.fixed_set) + 1)
+    if ceiling(event, 0.5) is None:
+        return _Bound(note="no bound holds: this training is not differentially private")
+    if setting.targets is None:
+        return _Bound(note="a bound holds, but without targets there is no prior to place it on")
+    samples, radii = _prior_samples(plan, index, setting)
+    asked = plan.config.audit.closeness
+    points = [_point(event, samples, radii, c) for c in sorted({*CLOSENESS, asked})]
+    found = ceiling(event, max(points[0].kappa, 1e-12))
+    assert found is not None
+    return _Bound(
+        points=tuple(points),
+        at=next(point for point in points if point.closeness == asked),
+        method=found.method.value,
+        binds=found.binds.value,
+        note=(
+            f"the chance of a blind guess was bounded from {len(samples)} records like the targets "
+            "(95 % confidence)"
+        ),
+        samples=len(samples),
+    )
+
+
+def _point(event: Any, samples: Any, radii: Any, closeness: float) -> BoundPoint:
+    from exhume.bounds import ceiling, kappa_from_samples
+
+    kappa = kappa_from_samples(samples, eta=closeness * radii).kappa
+    found = ceiling(event, kappa)
+    assert found is not None
+    return BoundPoint(closeness, kappa, found.gamma)
+
+
+def _prior_samples(plan: Plan, index: int, setting: Setting) -> tuple[Any, Any]:
+    """Records like the targets, in the metric's own units, and each one's distance to success."""
+    from exhume.metrics import nearest_neighbours
+
+    assert setting.targets is not None
+    x = np.asarray(setting.targets.x, dtype=np.float64)
+    if setting.reserve is not None:
+        x = np.concatenate([x, np.asarray(setting.reserve.x, dtype=np.float64)])[:_PRIOR_SAMPLES]
+    metric = yardstick(plan, index).success
+    nearest = nearest_neighbours(x, setting.pool, metric).nearest_distance
+    scale = setting.scale
+    rows = (x if scale is None else x / scale).reshape(len(x), -1)
+    # The metric is a root mean square: the Euclidean distance over √d.
+    return rows, nearest * np.sqrt(rows.shape[1])
+
+
+def _utility(setting: Setting, seed: int) -> tuple[str, float | None]:
+    """How good the released models are on records that nobody used."""
+    model = undefended(setting.mechanism)
+    if not isinstance(model, GLM) or setting.reserve is None or setting.given is not None:
+        return "", None
+    indices = range(min(_UTILITY_RELEASES, setting.size))
+    releases = setting.releases(list(indices), seed)
+    scores = [model.score(r, setting.reserve) for r in releases if isinstance(r, Weights)]
+    if not scores:
+        return "", None
+    return ("accuracy" if model.family.classifies else "R²"), float(np.mean(scores))
+
+
+def _unit(setting: Setting) -> str:
+    if setting.value_range is None:
+        return "root mean square, in standard deviations of each column of the known records"
+    low, high = setting.value_range
+    return f"root mean square, on values from {low:g} to {high:g}"
+
+
+def names_of(facts: Sequence[SettingFacts]) -> list[str]:
+    """The settings' names, in order."""
+    return [fact.name for fact in facts]

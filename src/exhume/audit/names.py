@@ -1,0 +1,24 @@
+"""Attacks by the names that a configuration knows them by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from exhume.attacks import GLM, Attack, Oblivious, ScalerMoments
+from exhume.errors import InputError
+
+
+def known_attacks() -> tuple[Attack, ...]:
+    """Return every attack with its default settings, baselines last."""
+    return (GLM(), ScalerMoments(), Oblivious())
+
+
+def attacks_named(names: Sequence[str] | None) -> tuple[Attack, ...]:
+    """Return the attacks called ``names`` (None: all), and always the baselines."""
+    known = {attack.name: attack for attack in known_attacks()}
+    chosen = list(known) if names is None else list(dict.fromkeys(names))
+    for name in chosen:
+        if name not in known:
+            raise InputError(f"there is no attack called {name!r}; there are {', '.join(known)}")
+    baselines = [n for n, attack in known.items() if attack.baseline and n not in chosen]
+    return tuple(known[name] for name in [*chosen, *baselines])

@@ -1,0 +1,76 @@
+"""A plan: settings × attacks × targets, cut into units of work that share what they can."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from exhume.attacks.base import Attack
+from exhume.audit.record import SCHEMA_VERSION, Trial, attack_settings, canonical
+from exhume.audit.setting import Setting, build
+from exhume.config import Config
+
+CHUNK = 16
+"""Targets a unit: enough to share work, few enough to lose little when interrupted."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Some targets of one setting, under every attack: the piece of work an executor hands out."""
+
+    setting: int
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything an audit will do. Plain data: it can be sent to another process."""
+
+    config: Config
+    attacks: tuple[Attack, ...]
+
+    @property
+    def identity(self) -> str:
+        """The content hash of the plan: a run folder belongs to one plan."""
+        text = canonical([self.config.model_dump(mode="json"), *map(attack_settings, self.attacks)])
+        return hashlib.sha256(f"{SCHEMA_VERSION}{text}".encode()).hexdigest()
+
+    def units(self) -> list[Unit]:
+        """Cut the plan up; the cuts don't depend on what is done already, nor on who does it."""
+        units = []
+        for index, table in enumerate(self.config.setting):
+            count = 1 if table.release.file is not None else self.config.audit.targets
+            for start in range(0, count, CHUNK):
+                units.append(Unit(index, tuple(range(start, min(start + CHUNK, count)))))
+        return units
+
+    def setting(self, index: int) -> Setting:
+        """Build a setting; a process builds each only once."""
+        return _built(self.config, index)
+
+    def trials(self, unit: Unit, attack: Attack) -> list[Trial]:
+        """Return the trials of one attack in a unit."""
+        table = self.config.setting[unit.setting]
+        settings = canonical(
+            {
+                "setting": table.model_dump(mode="json"),
+                "audit": self.config.audit.model_dump(mode="json", exclude={"attacks"}),
+                "attack": attack_settings(attack),
+            }
+        )
+        seed = self.config.audit.seed
+        return [Trial(table.name, attack.name, t, seed, settings) for t in unit.targets]
+
+
+def make_plan(config: Config, extra: Sequence[Attack] = ()) -> Plan:
+    """Return a configuration's plan: its attacks (default: all), the baseline, and ``extra``."""
+    from exhume.audit.names import attacks_named
+
+    return Plan(config, (*attacks_named(config.audit.attacks), *extra))
+
+
+@lru_cache(maxsize=4)
+def _built(config: Config, index: int) -> Setting:
+    return build(config, index)

@@ -1,0 +1,90 @@
+"""What a trial leaves behind: one record, everything in it plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from exhume.attacks.base import Attack
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One attack on the release of one target, as a specification."""
+
+    setting: str
+    attack: str
+    target: int
+    seed: int
+    settings: str
+    """Canonical JSON of the setting's table and the attack's fields: what the result depends on."""
+
+    @property
+    def key(self) -> str:
+        """The content hash of the specification: the same trial is never done twice."""
+        text = f"{SCHEMA_VERSION}\n{self.settings}\n{self.target}\n{self.seed}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Record:
+    """The outcome of one trial.
+
+    ``distance`` is the success metric's error of the attack's first candidate, ``threshold`` the
+    distance it had to reach (None where the truth is not known), ``scores`` every metric by name
+    (None where there was no candidate). ``artefact`` names the file with the candidates and
+    ``row`` its entry there. ``seconds`` is the only field that differs between two runs.
+    """
+
+    trial: Trial
+    status: str
+    message: str
+    success: bool | None
+    distance: float | None
+    threshold: float | None
+    scores: Mapping[str, float | None] = field(default_factory=dict)
+    label_correct: bool | None = None
+    confidence: float | None = None
+    error_estimate: float | None = None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    artefact: str = ""
+    row: int = -1
+    seconds: float = 0.0
+    baseline: bool = False
+
+
+def canonical(value: Any) -> str:
+    """Return JSON that depends on content alone: sorted keys, arrays by their hash."""
+    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def attack_settings(attack: Attack) -> dict[str, Any]:
+    """Return an attack's class and fields, defaults included."""
+    assert is_dataclass(attack), f"{type(attack).__name__} must be a dataclass"
+    settings = {f.name: _plain(getattr(attack, f.name)) for f in fields(attack)}
+    kind = f"{type(attack).__module__}:{type(attack).__qualname__}"
+    return {"name": attack.name, "class": kind, **settings}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, np.ndarray):
+        return "sha256:" + hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    return str(value)

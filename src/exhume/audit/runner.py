@@ -1,0 +1,90 @@
+"""Running a plan into a run folder, from wherever it was left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import exhume
+from exhume.audit.executors import Executor
+from exhume.audit.facts import measure
+from exhume.audit.plan import Plan, Unit
+from exhume.audit.record import canonical
+from exhume.audit.scoring import check_metrics, yardstick
+from exhume.audit.store import Store
+from exhume.audit.summary import Summary, summarise, write_summary
+from exhume.audit.trial import versions
+from exhume.errors import StoreError
+
+Progress = Callable[[int, int], None]
+"""Called with (trials done, trials in all) whenever that changes."""
+
+
+def run(
+    plan: Plan,
+    folder: Path,
+    executor: Executor,
+    *,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Summary:
+    """Run what is not done yet, and summarise. Interrupted at any moment, it can be run again."""
+    tell = progress or (lambda done, total: None)
+    check_metrics(plan.config.audit.metrics)
+    with Store.create(folder) as store:
+        _claim(store, plan, command)
+        units = plan.units()
+        total = len(plan.attacks) * sum(len(unit.targets) for unit in units)
+        store.set_meta("expected_trials", str(total))
+        tell(len(store.keys()), total)
+        _prepare(store, plan)
+        done = frozenset(store.keys())
+        todo = [unit for unit in units if not _finished(plan, unit, done)]
+        for _, batches in executor.run(plan, todo, done):
+            for batch in batches:
+                store.save_arrays(batch.artefact, batch.arrays)
+                store.add(batch.records, versions())
+            tell(len(store.keys()), total)
+        summary = summarise(store)
+        write_summary(summary, folder)
+        return summary
+
+
+def _claim(store: Store, plan: Plan, command: str) -> None:
+    """Make the folder this plan's, or refuse: records of two plans must not mix."""
+    owner = store.meta("plan")
+    if owner is not None and owner != plan.identity:
+        raise StoreError(
+            f"{store.folder} holds another audit ({store.meta('title')}); choose another --out, or "
+            "remove that folder"
+        )
+    if owner is None:
+        names = ", ".join(table.name for table in plan.config.setting)
+        store.set_meta("title", f"settings {names}, seed {plan.config.audit.seed}")
+        store.set_meta("config", canonical(plan.config.model_dump(mode="json")))
+        store.set_meta("versions", canonical(versions()))
+        store.set_meta("exhume_version", exhume.__version__)
+        store.set_meta("command", command)
+        store.set_meta("plan", plan.identity)
+
+
+def _prepare(store: Store, plan: Plan) -> None:
+    """Measure every setting, and keep the targets and their nearest records for the report."""
+    known = store.facts()
+    for index, table in enumerate(plan.config.setting):
+        if table.name in known:
+            continue
+        facts = measure(plan, index)
+        setting, oracle = plan.setting(index), yardstick(plan, index).oracle
+        if setting.targets is not None and oracle is not None:
+            arrays = {
+                "targets": setting.targets.x,
+                "nearest": setting.pool[oracle.nearest_index],
+                "nearest_distance": oracle.nearest_distance,
+            }
+            store.save_arrays(f"{index:03d}-truth", arrays)
+        store.add_facts(table.name, {**facts.plain(), "truth": f"{index:03d}-truth"})
+
+
+def _finished(plan: Plan, unit: Unit, done: frozenset[str]) -> bool:
+    return all(t.key in done for attack in plan.attacks for t in plan.trials(unit, attack))

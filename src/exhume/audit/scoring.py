@@ -1,0 +1,165 @@
+"""Where the truth comes in: metrics, the oracle's threshold, success. Attacks never get here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.audit.plan import Plan
+from exhume.audit.setting import Setting
+from exhume.config import Config
+from exhume.defences.base import undefended
+from exhume.errors import InputError
+from exhume.metrics import RMSE, Metric, Oracle, lpips_unavailable, make, nearest_neighbours
+from exhume.metrics.names import names
+from exhume.reconstruction import Reconstruction
+from exhume.training import GLM, Answers, Family
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good one reconstruction is; everything None where the truth is not known."""
+
+    success: bool | None = None
+    distance: float | None = None
+    threshold: float | None = None
+    by_name: Mapping[str, float | None] = field(default_factory=dict)
+    label_correct: bool | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Yardstick:
+    """The metrics of a setting, and the oracle that sets its thresholds."""
+
+    success: Metric
+    metrics: tuple[Metric, ...]
+    oracle: Oracle | None
+
+
+def yardstick(plan: Plan, index: int) -> Yardstick:
+    """Return the metrics and thresholds of a setting; a process computes them once."""
+    return _yardstick(plan, plan.config, index)
+
+
+@lru_cache(maxsize=4)
+def _cached(config: Config, index: int) -> dict[str, Yardstick]:
+    return {}
+
+
+def _yardstick(plan: Plan, config: Config, index: int) -> Yardstick:
+    kept = _cached(config, index)
+    if "yardstick" not in kept:
+        kept["yardstick"] = _measured(plan.setting(index), config.audit.metrics)
+    return kept["yardstick"]
+
+
+def _measured(setting: Setting, wanted: Sequence[str]) -> Yardstick:
+    scale, value_range = setting.scale, setting.value_range
+    success = RMSE(value_range=value_range, scale=scale)
+    predict = _classifier(setting)
+    metrics = tuple(
+        make(name, value_range=value_range, scale=scale, predict=predict)
+        for name in wanted or default_metrics(setting)
+    )
+    oracle = None
+    if setting.targets is not None:
+        oracle = nearest_neighbours(setting.targets.x, setting.pool, success)
+    return Yardstick(success, metrics, oracle)
+
+
+def default_metrics(setting: Setting) -> tuple[str, ...]:
+    """Images get the perceptual metrics too; LPIPS only where its weights are at hand."""
+    shape = setting.fixed_set.record_shape
+    if setting.value_range is None or len(shape) < 2 or min(shape[:2]) < 16:
+        return ("rmse", "mse") if setting.value_range is None else ("rmse", "mse", "psnr", "ncc")
+    perceptual = ("ssim",) if lpips_unavailable() is not None else ("ssim", "lpips")
+    return ("rmse", "mse", "psnr", "ncc", *perceptual)
+
+
+def check_metrics(wanted: Sequence[str]) -> None:
+    """Refuse a metric's name before anything is run."""
+    for name in wanted:
+        if name not in names():
+            raise InputError(f"there is no metric called {name!r}; there are {', '.join(names())}")
+
+
+def scores_of(
+    plan: Plan, index: int, targets: Sequence[int], results: Sequence[Reconstruction]
+) -> list[Scores]:
+    """Score each result's first candidate against its target."""
+    setting, yard = plan.setting(index), yardstick(plan, index)
+    if setting.targets is None or yard.oracle is None:
+        return [Scores() for _ in results]
+    truth, labels = setting.targets.x[list(targets)], setting.targets.labels[list(targets)]
+    thresholds = yard.oracle.nearest_distance[list(targets)] * plan.config.audit.closeness
+    found = [i for i, result in enumerate(results) if len(result)]
+    tables = {m.name: _column(m, truth, results, found) for m in yard.metrics}
+    distances = _column(yard.success, truth, results, found)
+    return [
+        Scores(
+            success=bool(distances[i] <= thresholds[i]),
+            distance=_or_none(distances[i]),
+            threshold=float(thresholds[i]),
+            by_name={name: _or_none(column[i]) for name, column in tables.items()},
+            label_correct=_label_correct(result, labels[i]),
+        )
+        for i, result in enumerate(results)
+    ]
+
+
+def _column(
+    metric: Metric, truth: Array, results: Sequence[Reconstruction], found: Sequence[int]
+) -> FloatArray:
+    column = np.full(len(results), np.nan)
+    if found:
+        samples = np.stack([results[i].samples[0] for i in found])
+        column[list(found)] = metric(truth[list(found)], samples)
+    return column
+
+
+def _label_correct(result: Reconstruction, label: object) -> bool | None:
+    if result.labels is None or not len(result.labels):
+        return None
+    found = result.labels[0]
+    if np.asarray(label).dtype.kind == "f" or np.asarray(found).dtype.kind == "f":
+        gap = abs(float(found) - float(label))  # type: ignore[arg-type]
+        return bool(gap <= 1e-3 * max(1.0, abs(float(label))))  # type: ignore[arg-type]
+    return bool(found == label)
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _classifier(setting: Setting) -> object:
+    """A public classifier for KL: the same model, trained on the fixed set alone."""
+    model = undefended(setting.mechanism)
+    if isinstance(model, Answers):
+        model = undefended(model.inner)
+    if not isinstance(model, GLM) or not model.family.classifies or setting.given is not None:
+        return None
+    return _Classifier(model, setting)
+
+
+class _Classifier:
+    """Trained on first use: most audits never ask."""
+
+    def __init__(self, model: GLM, setting: Setting) -> None:
+        self._model, self._setting = model, setting
+        self._theta: FloatArray | None = None
+        self._scaler: dict[str, Array] = {}
+
+    def __call__(self, records: Array) -> FloatArray:
+        if self._theta is None:
+            release = self._model.publish(self._setting.fixed_set, rng=np.random.default_rng(0))
+            self._theta = self._model.theta(release.parameters)
+            self._scaler = {n: a for n, a in release.parameters.items() if n.startswith("scaler.")}
+        scores = self._model.design(records, self._scaler) @ self._theta
+        means = self._model.family.mean(scores)
+        if self._model.family is Family.LOGISTIC:
+            means = np.hstack([1.0 - means, means])
+        return means

@@ -1,0 +1,258 @@
+"""One threat model made real: data split, mechanism built, knowledge handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from exhume.arrays import FloatArray
+from exhume.attacks.baseline import column_scale
+from exhume.config import (
+    Config,
+    DataTable,
+    OutputPerturbationTable,
+    ReleaseTable,
+    RoundingTable,
+    SettingTable,
+)
+from exhume.errors import InputError
+from exhume.knowledge import Knowledge, KnownAttributes
+from exhume.mechanism import Mechanism
+from exhume.records import Records
+from exhume.release import Answer, Release
+from exhume.seeds import stream
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What is audited: a mechanism (or one release from outside), who knows what, and the truth.
+
+    ``targets`` are the truth: only metrics see them. ``reserve`` holds records like the targets
+    that nobody in the threat model has: they measure utility and the prior.
+    """
+
+    name: str
+    title: str
+    mechanism: Mechanism
+    fixed_set: Records
+    shadow_targets: Records | None
+    targets: Records | None
+    reserve: Records | None
+    value_range: Range | None
+    knows_labels: bool = False
+    known_columns: tuple[int, ...] = ()
+    given: Release | None = None
+
+    @property
+    def size(self) -> int:
+        """How many releases there are to attack."""
+        return 1 if self.targets is None else len(self.targets)
+
+    @property
+    def pool(self) -> FloatArray:
+        """Every record that the adversary already had."""
+        return self.knowledge(0).pool()
+
+    @property
+    def scale(self) -> FloatArray | None:
+        """The unit of each entry of a record, for errors."""
+        return column_scale(self.pool, self.value_range)
+
+    def knowledge(self, index: int) -> Knowledge:
+        """What the adversary knows when it attacks the release of target ``index``."""
+        truth = None if self.targets is None else self.targets.take([index])
+        return Knowledge(
+            record_shape=self.fixed_set.record_shape,
+            value_range=self.value_range,
+            training=self.mechanism,
+            fixed_set=self.fixed_set,
+            shadow_targets=self.shadow_targets,
+            labels=truth.labels if truth is not None and self.knows_labels else None,
+            known_attributes=self._attributes(truth),
+        )
+
+    def releases(self, indices: Sequence[int], seed: int) -> Sequence[Release]:
+        """Publish with each of these targets in the data, each with its own random stream."""
+        if self.given is not None:
+            return [self.given for _ in indices]
+        assert self.targets is not None
+        rngs = [stream(seed, "training", self.name, index) for index in indices]
+        return self.mechanism.publish_each(
+            self.fixed_set, self.targets.take(list(indices)), rngs=rngs
+        )
+
+    def _attributes(self, truth: Records | None) -> KnownAttributes | None:
+        if truth is None or not self.known_columns:
+            return None
+        mask = np.zeros(truth.record_shape, dtype=bool)
+        mask.reshape(-1)[list(self.known_columns)] = True
+        return KnownAttributes(mask, np.where(mask, truth.x[0], 0.0))
+
+
+def build(config: Config, index: int) -> Setting:
+    """Load the data and build the mechanism of one setting."""
+    table = config.setting[index]
+    try:
+        if table.release.file is not None:
+            return _from_file(config, table)
+        return _simulated(config, table)
+    except InputError as error:
+        raise InputError(f"setting {table.name!r}: {error}") from None
+
+
+def _simulated(config: Config, table: SettingTable) -> Setting:
+    from exhume.data import check_for_training, split_records, without_copies
+
+    assert table.data is not None
+    loaded = _load(table.data)
+    records, targets = loaded.records, config.audit.targets
+    shadow, fixed = table.data.shadow_targets, table.data.fixed_set
+    if fixed is None:
+        # Half of what is left goes to the model, the other half measures utility and the prior.
+        fixed = (len(records) - shadow - targets) // 2
+        if fixed < 2:
+            raise InputError(f"{len(records)} records are too few for {targets} targets")
+    split = split_records(
+        records, fixed_set=fixed, shadow_targets=shadow, targets=targets, seed=config.audit.seed
+    )
+    check_for_training(split.fixed_set, loaded.task)
+    taken = [part for part in (split.fixed_set, split.shadow_targets, split.targets) if len(part)]
+    rest = without_copies(records, *taken)
+    parts = [split.fixed_set, split.targets, split.shadow_targets, rest]
+    if table.data.units == "fixed-set":
+        parts = [_in_units_of(split.fixed_set, part) for part in parts]
+    fixed_set, truth, shadows, rest = parts
+    value_range = table.knowledge.value_range or (
+        loaded.value_range if table.data.units == "raw" else None
+    )
+    mechanism = build_mechanism(table.release, fixed_set, seed=config.audit.seed)
+    return Setting(
+        table.name,
+        table.title or table.name,
+        mechanism,
+        fixed_set,
+        shadows if len(shadows) else None,
+        truth,
+        rest if len(rest) else None,
+        value_range,
+        table.knowledge.labels,
+        _columns(table, fixed_set),
+    )
+
+
+def _from_file(config: Config, table: SettingTable) -> Setting:
+    from exhume.audit.files import read_release
+    from exhume.data import read_records
+
+    assert table.release.file is not None
+    assert table.knowledge.fixed_set is not None
+    fixed_set = read_records(table.knowledge.fixed_set)
+    truth = None
+    if config.audit.truth is not None:
+        truth = read_records(config.audit.truth, at_least=1).take([0])
+    elif table.knowledge.labels or table.knowledge.attributes:
+        raise InputError("known labels or attributes come from audit.truth, which is missing")
+    mechanism = build_mechanism(table.release, fixed_set, seed=config.audit.seed)
+    return Setting(
+        table.name,
+        table.title or table.name,
+        mechanism,
+        fixed_set,
+        None,
+        truth,
+        None,
+        table.knowledge.value_range,
+        table.knowledge.labels,
+        _columns(table, fixed_set),
+        read_release(table.release.file, table.release.kind, table.release.answer),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Loaded:
+    records: Records
+    value_range: Range | None
+    task: object
+
+
+def _load(table: DataTable) -> _Loaded:
+    from exhume.data import load, read_records, restrict_classes
+    from exhume.data.dataset import Task
+
+    if table.name is not None:
+        found = load(table.name)
+        records, value_range, task = found.train, found.value_range, found.task
+    else:
+        assert table.file is not None
+        records, value_range = read_records(Path(table.file), label=table.label), None
+        task = _task_of(records)
+    if table.classes is not None:
+        records = restrict_classes(records, table.classes)
+        task = Task.BINARY if len(table.classes) == 2 else Task.MULTICLASS
+    return _Loaded(records, value_range, task)
+
+
+def _task_of(records: Records) -> object:
+    from exhume.data.dataset import Task
+
+    labels = records.labels
+    if labels.dtype.kind == "f" and not np.array_equal(labels, np.rint(labels)):
+        return Task.REGRESSION
+    return Task.BINARY if len(np.unique(labels)) == 2 else Task.REGRESSION
+
+
+def _in_units_of(fixed_set: Records, part: Records) -> Records:
+    """Centre and scale columns by the fixed set, which the adversary has: nothing leaks by it."""
+    x = np.asarray(fixed_set.x, dtype=np.float64)
+    mean, deviation = x.mean(axis=0), x.std(axis=0)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    return Records((np.asarray(part.x, dtype=np.float64) - mean) / deviation, part.y, part.weight)
+
+
+def _columns(table: SettingTable, fixed_set: Records) -> tuple[int, ...]:
+    features = int(np.prod(fixed_set.record_shape))
+    for column in table.knowledge.attributes:
+        if column >= features:
+            raise InputError(f"knowledge.attributes names column {column}, there are {features}")
+    return table.knowledge.attributes
+
+
+def build_mechanism(table: ReleaseTable, fixed_set: Records, *, seed: int) -> Mechanism:
+    """Return the mechanism that a [release] table describes."""
+    from exhume.defences import OutputPerturbation, Rounding
+    from exhume.training import GLM, Answers, Family, Penalty, Solver
+    from exhume.training.answers import probes
+
+    family = Family.LINEAR if table.model == "ridge" else Family(table.model)
+    classes = None
+    if family.classifies:
+        classes = tuple(np.unique(fixed_set.labels).tolist())
+    model = GLM(
+        family,
+        Penalty(**table.penalty.model_dump()),
+        table.intercept,
+        classes=classes,
+        standardise=table.standardise,
+        solver=Solver(**table.solver.model_dump()),
+    )
+    mechanism: Mechanism = model
+    answers = table.kind == "outputs"
+    for defence in table.defences:
+        if isinstance(defence, OutputPerturbationTable):
+            mechanism = OutputPerturbation(mechanism, defence.noise_multiplier, defence.norm_bound)
+        elif not answers:
+            mechanism = Rounding(mechanism, defence.decimals)
+    if not answers:
+        return mechanism
+    count = table.queries or 2 * (int(np.prod(fixed_set.record_shape)) + 1)
+    queries = probes(fixed_set, count, rng=stream(seed, "queries"))
+    mechanism = Answers(mechanism, queries, Answer(table.answer))
+    for defence in table.defences:
+        if isinstance(defence, RoundingTable):
+            mechanism = Rounding(mechanism, defence.decimals)
+    return mechanism

@@ -1,0 +1,82 @@
+"""A threat model in words, from the objects that it is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exhume.audit.setting import Setting
+from exhume.defences.base import Defence
+from exhume.mechanism import Mechanism
+from exhume.release import Answer, Outputs
+from exhume.training import GLM, Answers, Family
+
+_MODELS = {
+    Family.LINEAR: "a linear regression",
+    Family.LOGISTIC: "a logistic regression",
+    Family.MULTINOMIAL: "a multinomial logistic regression",
+    Family.POISSON: "a Poisson regression",
+}
+_ANSWERS = {
+    Answer.SCORES: "raw scores",
+    Answer.PROBABILITIES: "class probabilities",
+    Answer.MEANS: "predictions",
+}
+
+
+def threat_model(setting: Setting) -> tuple[str, ...]:
+    """Return sentences: what is released, what protects it, what the adversary knows and wants."""
+    records, shape = len(setting.fixed_set), " × ".join(map(str, setting.fixed_set.record_shape))
+    sentences = [
+        f"Released: {_released(setting)}.",
+        f"The adversary has all {records:,} other training records ({shape} values each) with "
+        "their labels, and knows the training algorithm with its settings.",
+    ]
+    if setting.shadow_targets is not None:
+        sentences.append(f"It also has {len(setting.shadow_targets):,} records like the target.")
+    sentences.append(_about_target(setting))
+    sentences.append("It wants the one record that it does not have.")
+    return tuple(sentences)
+
+
+def _released(setting: Setting) -> str:
+    parts: list[str] = []
+    mechanism: Mechanism = setting.mechanism
+    while not isinstance(mechanism, GLM):
+        if isinstance(mechanism, Defence):
+            parts.append(mechanism.describe())
+        elif isinstance(mechanism, Answers):
+            count = len(mechanism.queries)
+            if isinstance(setting.given, Outputs):
+                count = len(setting.given.queries)
+            parts.append(f"only {_ANSWERS[mechanism.answer]} on {count:,} queries")
+        else:
+            return f"what {type(mechanism).__name__} publishes"
+        mechanism = mechanism.inner  # type: ignore[attr-defined]
+    text = f"the weights of {_MODELS[mechanism.family]}{_details(mechanism)}"
+    return ", ".join([text, *reversed(parts)])
+
+
+def _details(model: GLM) -> str:
+    details = ["with intercept" if model.intercept else "without intercept"]
+    if model.penalty.strength > 0:
+        details.append(f"penalty {model.penalty.strength:g}")
+    if model.standardise:
+        details.append("with its StandardScaler")
+    if model.solver.name != "exact":
+        tolerance = model.solver.tolerance
+        details.append(
+            f"solver {model.solver.name}" + (f", tol {tolerance:g}" if tolerance else "")
+        )
+    return f" ({', '.join(details)})"
+
+
+def _about_target(setting: Setting) -> str:
+    known = []
+    if setting.knows_labels:
+        known.append("its label")
+    if setting.known_columns:
+        total = int(np.prod(setting.fixed_set.record_shape))
+        known.append(f"{len(setting.known_columns)} of its {total} values")
+    if not known:
+        return "Of the target it knows nothing, not even the label."
+    return f"Of the target it knows {' and '.join(known)}."

@@ -1,0 +1,132 @@
+"""Running one unit of work: publish, attack, and only then look at the truth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.attacks.base import Attack, nothing
+from exhume.audit.plan import Plan, Unit
+from exhume.audit.record import Record, Trial
+from exhume.audit.scoring import Scores, scores_of
+from exhume.audit.setting import Setting
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Reconstruction, Status
+from exhume.release import Release
+from exhume.seeds import stream
+
+_KEPT_CANDIDATES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What one attack left on one unit: records, and their candidates as arrays by name."""
+
+    records: tuple[Record, ...]
+    artefact: str
+    arrays: dict[str, Array]
+
+
+def run_unit(plan: Plan, unit: Unit, done: frozenset[str]) -> list[Batch]:
+    """Publish the unit's releases once and run every attack on them that isn't done yet."""
+    from threadpoolctl import threadpool_limits
+
+    # One thread: a result must not depend on how many cores the machine happens to have.
+    with threadpool_limits(limits=1):
+        setting = plan.setting(unit.setting)
+        pairs = [(attack, plan.trials(unit, attack)) for attack in plan.attacks]
+        todo = [(a, trials) for a, trials in pairs if any(t.key not in done for t in trials)]
+        if not todo:
+            return []
+        releases = setting.releases(unit.targets, plan.config.audit.seed)
+        return [
+            _run_attack(plan, setting, unit, attack, trials, releases) for attack, trials in todo
+        ]
+
+
+def _run_attack(
+    plan: Plan,
+    setting: Setting,
+    unit: Unit,
+    attack: Attack,
+    trials: Sequence[Trial],
+    releases: Sequence[Release],
+) -> Batch:
+    knowledge = [setting.knowledge(index) for index in unit.targets]
+    started = time.perf_counter()
+    results = _attacked(attack, releases, knowledge, trials)
+    seconds = (time.perf_counter() - started) / len(trials)
+    scores = scores_of(plan, unit.setting, unit.targets, results)
+    name = f"{unit.setting:03d}-{attack.name}-{unit.targets[0]:05d}"
+    records = tuple(
+        replace(
+            _record(trial, result, score),
+            artefact=name,
+            row=row,
+            seconds=seconds,
+            baseline=attack.baseline,
+        )
+        for row, (trial, result, score) in enumerate(zip(trials, results, scores, strict=True))
+    )
+    arrays = {
+        f"{row}.samples": result.samples[:_KEPT_CANDIDATES]
+        for row, result in enumerate(results)
+        if len(result)
+    }
+    return Batch(records, name, arrays or {"none": np.zeros(1)})
+
+
+def _attacked(
+    attack: Attack,
+    releases: Sequence[Release],
+    knowledge: Sequence[Knowledge],
+    trials: Sequence[Trial],
+) -> list[Reconstruction]:
+    """Run the attack; one that stops with an error is on record as such, never as a failure."""
+    rngs = [stream(t.seed, "attack", t.setting, attack.name, t.target) for t in trials]
+    try:
+        return attack.reconstruct_each(releases, knowledge, rngs=rngs)
+    except Exception as error:  # whatever an attack may raise: it is recorded, not hidden
+        message = f"{type(error).__name__}: {error}"[:500]
+        return [nothing(one, Status.CRASHED, message) for one in knowledge]
+
+
+def _record(trial: Trial, result: Reconstruction, scores: Scores) -> Record:
+    first = len(result) > 0
+    return Record(
+        trial,
+        status=result.status.name,
+        message=result.message,
+        success=scores.success,
+        distance=scores.distance,
+        threshold=scores.threshold,
+        scores=scores.by_name,
+        label_correct=scores.label_correct,
+        confidence=_number(result.confidence) if first else None,
+        error_estimate=_number(result.error_estimate) if first else None,
+        stats={**result.stats, "candidates": len(result)},
+    )
+
+
+def _number(values: FloatArray | None) -> float | None:
+    return None if values is None else float(values[0])
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for package in ("exhume", "numpy", "scipy", "scikit-learn", "dp-accounting", "torch"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -1,0 +1,214 @@
+"""An audit as a TOML file says it. Unknown keys are refused; names live here and nowhere else."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from exhume.errors import InputError
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class PenaltyTable(_Table):
+    """``strength``·½‖θ‖² beside a summed loss, unless said otherwise."""
+
+    strength: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    halved: bool = True
+    averaged: bool = False
+    intercept: bool = False
+
+
+class SolverTable(_Table):
+    """``exact`` or the name of a scikit-learn solver, with its tolerance and iteration limit."""
+
+    name: str = "exact"
+    tolerance: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    max_iterations: Count | None = None
+
+
+class RoundingTable(_Table):
+    """Round every released number."""
+
+    name: Literal["rounding"]
+    decimals: Annotated[int, Field(ge=0, le=17)]
+
+
+class OutputPerturbationTable(_Table):
+    """Gaussian noise on the parameters, calibrated to what one record can change."""
+
+    name: Literal["output-perturbation"]
+    noise_multiplier: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    norm_bound: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+DefenceTable = Annotated[RoundingTable | OutputPerturbationTable, Field(discriminator="name")]
+
+
+class DataTable(_Table):
+    """Where the records come from, and how many the model and the adversary have."""
+
+    name: str | None = None
+    file: Path | None = None
+    label: str | None = None
+    classes: tuple[int, ...] | None = None
+    fixed_set: Annotated[int, Field(ge=2)] | None = None
+    shadow_targets: Annotated[int, Field(ge=0)] = 0
+    units: Literal["raw", "fixed-set"] = "raw"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataTable:
+        if (self.name is None) == (self.file is None):
+            raise ValueError("give either a name or a file")
+        return self
+
+
+class ReleaseTable(_Table):
+    """What is released: the weights or the answers of a linear model."""
+
+    kind: Literal["weights", "outputs"] = "weights"
+    model: Literal["linear", "ridge", "logistic", "multinomial", "poisson"]
+    file: Path | None = None
+    penalty: PenaltyTable = PenaltyTable()
+    intercept: bool = True
+    standardise: bool = False
+    solver: SolverTable = SolverTable()
+    answer: Literal["scores", "probabilities", "means"] = "scores"
+    queries: Count | None = None
+    defences: tuple[DefenceTable, ...] = ()
+
+
+class KnowledgeTable(_Table):
+    """What the adversary has beside the training algorithm and the fixed set."""
+
+    labels: bool = False
+    attributes: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    fixed_set: Path | None = None
+    value_range: tuple[float, float] | None = None
+
+
+class SettingTable(_Table):
+    """One threat model: data, release and knowledge."""
+
+    name: Annotated[str, Field(min_length=1, max_length=60)] = "audit"
+    title: str = ""
+    data: DataTable | None = None
+    release: ReleaseTable
+    knowledge: KnowledgeTable = KnowledgeTable()
+
+    @model_validator(mode="after")
+    def _simulated_or_given(self) -> SettingTable:
+        given = self.release.file is not None
+        if given and (self.data is not None or self.knowledge.fixed_set is None):
+            raise ValueError(
+                "a release from a file goes with knowledge.fixed_set (the records that the "
+                "adversary has) and without [data]"
+            )
+        if not given and (self.data is None or self.knowledge.fixed_set is not None):
+            raise ValueError(
+                "give either [data] to train on, or release.file with knowledge.fixed_set"
+            )
+        return self
+
+
+class AuditTable(_Table):
+    """How much to run, and what counts as success."""
+
+    attacks: tuple[str, ...] | None = None
+    targets: Count = 50
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    metrics: tuple[str, ...] = ()
+    closeness: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    truth: Path | None = None
+
+
+class Config(_Table):
+    """A whole audit: settings × attacks × targets."""
+
+    setting: Annotated[tuple[SettingTable, ...], Field(min_length=1)]
+    audit: AuditTable = AuditTable()
+
+    @model_validator(mode="after")
+    def _distinct_names(self) -> Config:
+        names = [setting.name for setting in self.setting]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two settings are called {twice[0]!r}: give each its own name")
+        return self
+
+
+def load(path: Path) -> Config:
+    """Read an audit's TOML file; paths in it are relative to it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} can't be read: {error}") from None
+    return parse(text, folder=path.parent, source=str(path))
+
+
+def parse(text: str, *, folder: Path, source: str) -> Config:
+    """Read an audit from TOML text. One setting may stand at the top level."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{source} is not valid TOML: {error}") from None
+    try:
+        return Config.model_validate(_completed(tables, folder))
+    except ValidationError as error:
+        raise InputError(f"{source}: {_explained(error)}") from None
+
+
+def _completed(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Gather a setting at the top level, turn arrays into tuples and anchor relative paths."""
+    top = {key: tables.pop(key) for key in ("data", "release", "knowledge") if key in tables}
+    if top and "setting" in tables:
+        raise InputError("give [[setting]] tables or one setting at the top level, not both")
+    if "setting" not in tables:
+        tables["setting"] = [top]
+    completed: dict[str, Any] = _frozen(tables)
+    for setting in completed["setting"]:
+        if isinstance(setting, dict):
+            _anchor(setting.get("data"), "file", folder)
+            _anchor(setting.get("release"), "file", folder)
+            _anchor(setting.get("knowledge"), "fixed_set", folder)
+    _anchor(completed.get("audit"), "truth", folder)
+    return completed
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _anchor(table: Any, key: str, folder: Path) -> None:
+    if isinstance(table, dict) and isinstance(table.get(key), str):
+        table[key] = folder / table[key]
+
+
+def _explained(error: ValidationError) -> str:
+    """One line: the first thing that is wrong, which key, which value, and how many more."""
+    errors = error.errors()
+    first = errors[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    where = where.removeprefix("setting.0.")
+    if first["type"] == "extra_forbidden":
+        text = f"unknown key {where!r}"
+    elif first["type"] == "missing":
+        text = f"{where!r} is missing"
+    else:
+        message = first["msg"].removeprefix("Value error, ")
+        value = first["input"]
+        shown = "" if isinstance(value, dict) else f", got {value!r}"
+        text = f"{where}: {message[:1].lower()}{message[1:]}{shown}"
+    more = len(errors) - 1
+    return text + (f" (and {more} more)" if more else "")
