@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,13 @@ def parameters(estimator: Any) -> Weights:
             "scaler.count": np.asarray(scaler.n_samples_seen_),
         }
     return Weights(arrays)
+
+
+def save(estimator: Any, path: Path) -> None:
+    """Write a fitted estimator's parameters as safetensors, for ``exhume audit`` to read."""
+    from exhume.audit.files import write_arrays
+
+    write_arrays(Path(path), dict(parameters(estimator).parameters))
 
 
 def training(estimator: Any) -> GLM:

@@ -9,6 +9,12 @@ import typer
 from rich.console import Console
 
 import exhume
+from exhume.cli.audit import audit
+from exhume.cli.bound import app as bound
+from exhume.cli.data import data
+from exhume.cli.gate import gate
+from exhume.cli.listing import list_all
+from exhume.cli.report import report
 from exhume.errors import ExhumeError
 
 app = typer.Typer(
@@ -35,6 +41,14 @@ def _root(
     ] = False,
 ) -> None:
     pass
+
+
+app.command()(audit)
+app.command()(report)
+app.command()(gate)
+app.add_typer(bound, name="bound")
+app.command("list")(list_all)
+app.command()(data)
 
 
 def main() -> None:

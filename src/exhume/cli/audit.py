@@ -1,0 +1,125 @@
+"""``exhume audit``: run an audit, or go on with one that was interrupted."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from exhume.audit import Bracket, Summary
+    from exhume.config import Config
+
+
+def audit(
+    file: Annotated[
+        Path | None, typer.Argument(help="The audit's TOML file; without one: the embedded example.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="The run folder; an unfinished run in it is gone on with.")
+    ] = Path("exhume-run"),
+    workers: Annotated[
+        int, typer.Option(help="Processes to work with; 0 takes one a core.", min=0)
+    ] = 0,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Leave records' pictures and values out of the report.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    show_example: Annotated[
+        bool, typer.Option("--show-example", help="Print the embedded example's TOML and stop.")
+    ] = False,
+) -> None:
+    """Attack a release, bound what any attack could do, and write a report.
+
+    Ctrl-C stops it; the same command goes on where it stopped.
+    """
+    if show_example:
+        typer.echo(example_text(), nl=False)
+        return
+    from exhume.audit import make_plan, run
+    from exhume.report import render
+
+    plan = make_plan(_config(file))
+    executor = _executor(workers, len(plan.units()))
+    command = shlex.join(["exhume", *sys.argv[1:]])
+    try:
+        with _progress(quiet) as tell:
+            summary = run(plan, out, executor, command=command, progress=tell)
+    except KeyboardInterrupt:
+        typer.echo(f"\nstopped; finished trials are kept in {out}: run the same command to go on")
+        raise typer.Exit(130) from None
+    report = render(out, redact=redact)
+    show(summary)
+    typer.echo(f"report: {report}")
+
+
+def example_text() -> str:
+    """Return the embedded example's TOML."""
+    from importlib.resources import files
+
+    return files("exhume").joinpath("example.toml").read_text(encoding="utf-8")
+
+
+def _config(file: Path | None) -> Config:
+    from exhume.config import load, parse
+
+    if file is None:
+        return parse(example_text(), folder=Path(), source="the embedded example")
+    return load(file)
+
+
+def _executor(workers: int, units: int) -> object:
+    import os
+
+    from exhume.audit import Processes, Serial
+
+    count = min(workers or len(os.sched_getaffinity(0)), units)
+    return Serial() if count <= 1 else Processes(count)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    if quiet:
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("trials", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def show(summary: Summary) -> None:
+    """Print the bracket of every setting."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1), title_justify="left")
+    for heading in ("setting", "strongest attack", "reached", "blind", "at most"):
+        table.add_column(heading, justify="left" if "e a" in heading or "g" in heading else "right")
+    for bracket in summary.brackets:
+        table.add_row(*_cells(bracket))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "reached: targets rebuilt closer than any record the adversary had, with interval",
+        style="dim",
+    )
+
+
+def _cells(bracket: Bracket) -> tuple[str, ...]:
+    reached, blind = bracket.reached, bracket.blind
+    return (
+        bracket.setting,
+        bracket.attack or "none ran",
+        "no truth" if reached is None else f"{reached.rate:.0%} [{reached.low:.0%}–{reached.high:.0%}]",
+        "" if blind is None else f"{blind.rate:.0%}",
+        "no bound" if bracket.ceiling is None else f"{bracket.ceiling:.0%}",
+    )
