@@ -14,7 +14,7 @@ from exhume.errors import ExhumeError
 
 DELTA = 1e-5
 KAPPAS = (0.1, 0.01, 0.001, 1e-6)
-_COLOURS = ("#08306b", "#2171b5", "#6baed6", "#9ecae1")
+_COLOURS = ("#08306b", "#2171b5", "#4aa3c7", "#74a94f")
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,9 @@ def draw(out: Path) -> None:
             xlabel=f"ε at δ = {DELTA:g}  (q = 0.01, 1,000 steps, noise multiplier 20 to 0.3)",
             ylabel="no attack succeeds more often than",
         )
+        ticks = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xticks((), minor=True)
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.legend(frameon=False, loc="upper left")
         canvas.print_figure(out, format="svg", metadata={"Date": None, "Creator": "exhume"})
