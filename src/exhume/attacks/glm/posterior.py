@@ -14,6 +14,11 @@ from scipy.linalg import cho_factor, cho_solve
 from exhume.arrays import Array, FloatArray
 from exhume.training.families import Family
 
+_NEGLIGIBLE_GAIN = 1e-10
+
+_NEGLIGIBLE = 1e-2
+"""Of the negative log posterior: as much as a move by a seventh of a deviation costs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Prior:
@@ -64,8 +69,8 @@ def fit(noisy: Noisy, start: FloatArray, response: FloatArray, *, free_response:
     x, y, damping, converged = start.copy(), response.copy(), 1e-3, False
     free = np.flatnonzero(~noisy.fixed)
     cost = _cost(noisy, x, y, free_response)
+    hessian, slope = _normal_equations(noisy, x, y, free, free_response)
     for _ in range(100):
-        hessian, slope = _normal_equations(noisy, x, y, free, free_response)
         step = _damped_solve(hessian, damping, slope)
         new_x, new_y = x.copy(), y.copy()
         new_x[free] -= step[: len(free)]
@@ -73,17 +78,19 @@ def fit(noisy: Noisy, start: FloatArray, response: FloatArray, *, free_response:
             new_y -= step[len(free) :]
         new_cost = _cost(noisy, new_x, new_y, free_response)
         if not new_cost <= cost:
-            damping *= 10.0
-            if damping > 1e12:
+            # A step that promised next to nothing and failed: rounding errors are all that is left.
+            if damping > 1e12 or float(step @ slope) <= _NEGLIGIBLE:
                 converged = True
                 break
+            damping *= 10.0
             continue
-        small = np.linalg.norm(step) <= 1e-14 * (1.0 + np.linalg.norm(x))
-        x, y, damping = new_x, new_y, max(damping * 0.1, 1e-16)
-        if small or cost - new_cost <= 1e-15 * abs(cost):
+        gain = cost - new_cost
+        x, y, cost = new_x, new_y, new_cost
+        if gain <= max(1e-4 * _NEGLIGIBLE, 1e-15 * cost) and damping <= 1.0:
             converged = True
             break
-        cost = new_cost
+        damping = max(damping * 0.1, 1e-16)
+        hessian, slope = _normal_equations(noisy, x, y, free, free_response)
     hessian, _ = _normal_equations(noisy, x, y, free, free_response)
     factor = cho_factor(hessian, lower=True)
     variance = np.zeros(len(x))
