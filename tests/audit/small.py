@@ -1,0 +1,187 @@
+"""Small audits, attacks that misbehave, and run folders read without the code under test."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from exhume.attacks import Attack
+from exhume.audit import Plan, make_plan
+from exhume.config import Config, parse
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Reconstruction, Status
+from exhume.release import Release
+
+PLAIN = """
+[[setting]]
+name = "plain"
+data = { name = "breast-cancer", fixed_set = 60, units = "fixed-set" }
+release = { model = "logistic", penalty = { strength = 1.0 } }
+"""
+
+SCALED = """
+[[setting]]
+name = "scaled"
+data = { name = "breast-cancer", fixed_set = 60 }
+release = { model = "logistic", penalty = { strength = 1.0 }, standardise = true }
+"""
+
+NOISY = """
+[[setting]]
+name = "noisy"
+data = { name = "breast-cancer", fixed_set = 60, units = "fixed-set" }
+[setting.release]
+model = "logistic"
+penalty = { strength = 1.0, intercept = true }
+defences = [{ name = "output-perturbation", noise_multiplier = 1.0, norm_bound = 8.0 }]
+"""
+
+
+def audit(targets: int, *, seed: int = 0, **others: str) -> str:
+    """An [audit] table; values of ``others`` are TOML."""
+    lines = [f"targets = {targets}", f"seed = {seed}"]
+    return "\n".join(["[audit]", *lines, *(f"{key} = {value}" for key, value in others.items())])
+
+
+def config(*texts: str, folder: Path = Path()) -> Config:
+    """The configuration that these pieces of TOML make up."""
+    return parse("\n".join(texts), folder=folder, source="test")
+
+
+def plan(*texts: str, extra: tuple[Attack, ...] = ()) -> Plan:
+    """Their plan."""
+    return make_plan(config(*texts), extra=extra)
+
+
+# Run folders, read with nothing but SQLite, JSON and safetensors.
+
+
+def rows(folder: Path) -> dict[str, dict[str, Any]]:
+    """Every record as the database has it, by its key."""
+    path = folder / "records.sqlite"
+    if not path.is_file():
+        return {}
+    with closing(sqlite3.connect(path, timeout=30)) as database:
+        database.row_factory = sqlite3.Row
+        try:
+            found = database.execute("SELECT * FROM records").fetchall()
+        except sqlite3.OperationalError:
+            # The tables are made one moment after the file.
+            return {}
+    assert len({row["key"] for row in found}) == len(found)
+    return {row["key"]: dict(row) for row in found}
+
+
+def outcome(folder: Path) -> dict[str, dict[str, Any]]:
+    """Every record, without the one column that may differ between two runs."""
+    return {
+        key: {name: value for name, value in row.items() if name != "seconds"}
+        for key, row in rows(folder).items()
+    }
+
+
+def seconds(folder: Path) -> dict[str, float]:
+    """How long every trial took, by its key."""
+    return {key: row["seconds"] for key, row in rows(folder).items()}
+
+
+def artefacts(folder: Path) -> dict[str, dict[str, tuple[str, bytes]]]:
+    """Every kept array, as its type and bytes, by file and name."""
+    files = sorted((folder / "artefacts").glob("*.safetensors"))
+    return {
+        path.name: {n: (str(a.dtype), a.tobytes()) for n, a in load_file(path).items()}
+        for path in files
+    }
+
+
+def expected_keys(of: Plan) -> set[str]:
+    """The key of every trial that the plan asks for."""
+    return {
+        trial.key
+        for unit in of.units()
+        for attack in of.attacks
+        for trial in of.trials(unit, attack)
+    }
+
+
+def strict_json(path: Path) -> Any:
+    """JSON as the standard has it: no NaN, no Infinity."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{path} holds {word}, which no other JSON parser reads")
+
+    return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+
+
+# Attacks for tests. They live in a module of their own so that other processes can import them.
+
+
+@dataclass(frozen=True)
+class Raising(Attack):
+    """Stops with an error, always."""
+
+    name: ClassVar[str] = "raising"
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        return None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        raise ZeroDivisionError("on purpose")
+
+
+@dataclass(frozen=True)
+class Marking(Attack):
+    """Leaves a file in ``folder`` for every release that it is given, after ``pause`` seconds."""
+
+    folder: str
+    pause: float = 0.0
+    name: ClassVar[str] = "marking"
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        return None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        time.sleep(self.pause)
+        name = f"{rng.integers(2**62):x}-{time.time_ns():x}"
+        (Path(self.folder) / name).touch()
+        return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
+
+
+@dataclass(frozen=True)
+class Drawing(Attack):
+    """Returns what its random stream says, with an error estimate of one's choice."""
+
+    estimate: float = 1.0
+    name: ClassVar[str] = "drawing"
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        return None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        return Reconstruction(
+            rng.standard_normal((1, *knowledge.record_shape)),
+            Status.APPROXIMATE,
+            error_estimate=np.array([self.estimate]),
+        )
+
+
+def same(one: Mapping[str, object], other: Mapping[str, object]) -> None:
+    """Assert that two mappings agree, saying which keys differ and not more."""
+    assert set(one) == set(other)
+    wrong = [key for key in one if one[key] != other[key]]
+    assert not wrong, [(one[key], other[key]) for key in wrong[:2]]
