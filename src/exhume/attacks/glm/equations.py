@@ -7,6 +7,7 @@ Balle et al. 2022, Theorems 1 and 8; the formula for y is corrected here (y = μ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,8 +88,8 @@ def without_intercept(
     """
     along = float(gradient[:, 0] @ theta[:, 0]) / weight
 
-    def reached(score: float) -> float:
-        return score * (response - float(family.mean(np.array([score]))[0])) - along
+    def reached(scores: FloatArray) -> FloatArray:
+        return np.asarray(scores * (response - family.mean(scores)) - along)
 
     scores = _linear_scores(response, along) if family is Family.LINEAR else _roots(reached, family)
     solutions = []
@@ -168,9 +169,12 @@ def _linear_scores(response: float, along: float) -> list[float]:
     return [first] if second == first else [first, second]
 
 
-def _roots(reached: object, family: Family) -> list[float]:
+def _roots(reached: Callable[[FloatArray], FloatArray], family: Family) -> list[float]:
     """All roots of a function with one turning point, by bracketing both sides of it."""
-    assert callable(reached)
+
+    def at(score: float) -> float:
+        return float(reached(np.array([score]))[0])
+
     grid = np.concatenate(
         [
             -np.geomspace(-_SMALLEST_SCORE, 1e-8, 300),
@@ -178,17 +182,16 @@ def _roots(reached: object, family: Family) -> list[float]:
             np.geomspace(1e-8, _LARGEST_SCORE if family is Family.LOGISTIC else 500.0, 300),
         ]
     )
-    values = np.array([reached(score) for score in grid])
-    top = int(np.argmax(values))
+    top = int(np.argmax(reached(grid)))
     peak = minimize_scalar(
-        lambda s: -reached(s),
+        lambda score: -at(score),
         bounds=(grid[max(top - 1, 0)], grid[min(top + 1, len(grid) - 1)]),
         method="bounded",
         options={"xatol": 1e-12},
     )
     points = np.sort(np.append(grid, peak.x))
-    values = np.array([reached(score) for score in points])
-    roots = [float(s) for s, v in zip(points, values, strict=True) if v == 0.0]
+    values = reached(points)
+    roots = [float(score) for score in points[values == 0.0]]
     for i in np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0):
-        roots.append(float(brentq(reached, points[i], points[i + 1], xtol=1e-15, rtol=1e-15)))
+        roots.append(float(brentq(at, points[i], points[i + 1], xtol=1e-15, rtol=1e-15)))
     return sorted(roots)
