@@ -29,9 +29,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder that only its owner can read."""
+    """Create a folder that only its owner can read, or make one that is there such a folder."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
     except FileExistsError:
         raise StoreError(f"{path} is a file, a folder is needed; choose another --out") from None
     except OSError as error:

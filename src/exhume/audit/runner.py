@@ -52,20 +52,23 @@ def run(
 
 def _claim(store: Store, plan: Plan, command: str) -> None:
     """Make the folder this plan's, or refuse: records of two plans must not mix."""
-    owner = store.meta("plan")
-    if owner is not None and owner != plan.identity:
-        raise StoreError(
-            f"{store.folder} holds another audit ({store.meta('title')}); choose another --out, or "
-            "remove that folder"
-        )
-    if owner is None:
+    owner, own = store.meta("plan"), plan.identity
+    if owner not in (None, own):
+        if store.keys():
+            raise StoreError(
+                f"{store.folder} holds another audit ({store.meta('title')}); choose another "
+                "--out, or remove that folder"
+            )
+        # A configuration that failed before its first trial: its correction may start over.
+        store.forget()
+    if owner != own:
         names = ", ".join(table.name for table in plan.config.setting)
         store.set_meta("title", f"settings {names}, seed {plan.config.audit.seed}")
         store.set_meta("config", canonical(plan.config.model_dump(mode="json")))
         store.set_meta("versions", canonical(versions()))
         store.set_meta("exhume_version", exhume.__version__)
         store.set_meta("command", command)
-        store.set_meta("plan", plan.identity)
+        store.set_meta("plan", own)
 
 
 def _prepare(store: Store, plan: Plan) -> None:

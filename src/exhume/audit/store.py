@@ -6,7 +6,8 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,8 +16,10 @@ from exhume.audit.durable import explained, make_folder
 from exhume.audit.files import read_arrays, write_arrays
 from exhume.audit.record import SCHEMA_VERSION, Record, Trial
 from exhume.errors import InputError, StoreError
+from exhume.reconstruction import Status
 
 _DATABASE = "records.sqlite"
+_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, facts TEXT NOT NULL);
@@ -46,21 +49,21 @@ class Store:
     @classmethod
     def create(cls, folder: Path) -> Store:
         """Open ``folder`` for writing, making it where needed."""
-        make_folder(folder)
+        _require_ours(folder)
         for part in (folder, folder / "artefacts"):
             make_folder(part)
-            part.chmod(0o700)
         lock = _locked(folder)
         database = _connected(folder / _DATABASE)
         try:
             database.execute("PRAGMA journal_mode=WAL")
             database.execute("PRAGMA synchronous=FULL")
             database.executescript(_TABLES)
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             raise _store_error(folder, error) from None
         for file in folder.glob(f"{_DATABASE}*"):
             file.chmod(0o600)
-        for leftover in (folder / "artefacts").glob(".tmp-*"):
+        # What a killed process was writing: nobody else writes here while the lock is held.
+        for leftover in folder.rglob(".tmp-*"):
             leftover.unlink(missing_ok=True)
         store = cls(folder, database=database, lock=lock)
         version = store.meta("schema_version")
@@ -92,8 +95,8 @@ class Store:
 
     def meta(self, name: str) -> str | None:
         """Return what is noted about the run under ``name``."""
-        row = self._query("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        rows = self._read("SELECT value FROM meta WHERE name = ?", name)
+        return str(rows[0][0]) if rows else None
 
     def set_meta(self, name: str, value: str) -> None:
         """Note something about the run."""
@@ -101,8 +104,9 @@ class Store:
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return what was measured of each setting, by name, in the order they were added."""
-        rows = self._query("SELECT name, facts FROM settings ORDER BY rowid", ())
-        return {name: json.loads(text) for name, text in rows}
+        rows = self._read("SELECT name, facts FROM settings ORDER BY rowid")
+        with self._damage_named():
+            return {name: json.loads(text) for name, text in rows}
 
     def add_facts(self, name: str, facts: Mapping[str, Any]) -> None:
         """Keep what was measured of a setting."""
@@ -111,7 +115,7 @@ class Store:
 
     def keys(self) -> set[str]:
         """Return the keys of all trials done."""
-        return {str(row[0]) for row in self._query("SELECT key FROM records", ())}
+        return {str(row[0]) for row in self._read("SELECT key FROM records")}
 
     def add(self, records: Iterable[Record], versions: Mapping[str, str]) -> None:
         """Keep records, all of them or none."""
@@ -122,7 +126,17 @@ class Store:
     def records(self) -> list[Record]:
         """Return every record, in the order of settings, attacks and targets."""
         query = f"SELECT {_COLUMNS} FROM records ORDER BY setting, baseline, attack, target"
-        return [_record(row) for row in self._query(query, ())]
+        rows = self._read(query)
+        with self._damage_named():
+            return [_record(row) for row in rows]
+
+    def forget(self) -> None:
+        """Remove whatever is noted and kept beside records, for another plan to begin afresh."""
+        self._write(
+            [("DELETE FROM meta WHERE name != 'schema_version'", ()), ("DELETE FROM settings", ())]
+        )
+        for path in (self.folder / "artefacts").iterdir():
+            path.unlink()
 
     def save_arrays(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Keep arrays under ``name`` in the folder's artefacts."""
@@ -144,18 +158,27 @@ class Store:
                 f"{SCHEMA_VERSION}; use a new --out"
             )
 
-    def _query(self, statement: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+    def _read(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
+        # All rows at once: damage shows while they are fetched, not before.
         try:
-            return self._database.execute(statement, values)
-        except sqlite3.Error as error:
+            return self._database.execute(statement, values).fetchall()
+        except _UNREADABLE as error:
             raise _store_error(self.folder, error) from None
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        """Rows that SQLite can read may still not be what was written."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(self.folder, error) from None
 
     def _write(self, statements: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
         try:
             with self._database:
                 for statement, values in statements:
                     self._database.execute(statement, values)
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             raise _store_error(self.folder, error) from None
 
 
@@ -166,15 +189,33 @@ def _connected(path: Path) -> sqlite3.Connection:
         raise _store_error(path.parent, error) from None
 
 
-def _store_error(folder: Path, error: sqlite3.Error) -> StoreError:
+def _require_ours(folder: Path) -> None:
+    """Refuse a folder that holds other things: it would be closed to everyone but its owner."""
+    if not folder.is_dir() or (folder / _DATABASE).exists():
+        return
+    # These two are made before the database is.
+    strangers = sorted(p.name for p in folder.iterdir() if p.name not in ("artefacts", "lock"))
+    if strangers:
+        raise StoreError(
+            f"{folder} is not a run folder, and not empty (it holds {strangers[0]!r}); give --out "
+            "a new folder"
+        )
+
+
+def _damaged(folder: Path, error: Exception) -> StoreError:
+    reason = " ".join(str(error).split())[:120]
+    return StoreError(f"{folder}: {_DATABASE} is damaged ({reason}); use a new --out")
+
+
+def _store_error(folder: Path, error: Exception) -> StoreError:
     text = str(error)
     if "full" in text:
         text = (
             "the disk is full; what was finished before is kept: free some space and run the same "
             "command again"
         )
-    elif "malformed" in text or "not a database" in text:
-        text = f"{_DATABASE} is damaged ({text}); use a new --out"
+    elif any(sign in text for sign in ("malformed", "not a database", "decode", "no such table")):
+        return _damaged(folder, error)
     return StoreError(f"{folder}: {text}")
 
 
@@ -225,9 +266,12 @@ def _record(row: tuple[Any, ...]) -> Record:
     def flag(value: int | None) -> bool | None:
         return None if value is None else bool(value)
 
+    trial = Trial(row[1], row[2], row[3], row[4], row[5])
+    if trial.key != row[0]:
+        raise ValueError(f"the record of target {trial.target} is not what was written")
     return Record(
-        Trial(row[1], row[2], row[3], row[4], row[5]),
-        status=row[7],
+        trial,
+        status=Status[row[7]].name,
         message=row[8],
         success=flag(row[9]),
         distance=row[10],
