@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from exhume.arrays import Array
+from exhume.data.npz import npz_array, npz_keys
+from exhume.data.reading import explained, require_file
 from exhume.errors import InputError
 from exhume.release import Answer, Outputs, Release, Weights
 
@@ -54,41 +56,40 @@ def write_arrays(path: Path, arrays: dict[str, Array]) -> None:
 
 
 def _safetensors(path: Path) -> dict[str, Array]:
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    try:
+    with explained(path, "a safetensors file"):
         return dict(load_file(path))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{path} is not a readable safetensors file: {error}") from None
 
 
 def _npz(path: Path) -> dict[str, Array]:
-    import zipfile
-
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a readable .npz file of plain arrays: {error}") from None
+    return {name: npz_array(path, name) for name in npz_keys(path)}
 
 
 def _torch(path: Path) -> dict[str, Array]:
     import pickle
+    import warnings
 
     import torch
 
-    try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0][:160]
-        raise InputError(
-            f"{path} is refused: it wants more than plain tensors, and loading it would run code "
-            f"({reason}); save a state dict of tensors, or safetensors"
-        ) from None
+    require_file(path, "a PyTorch file")
+    with explained(path, "a PyTorch file"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise InputError(
+                f"{path} is refused: it wants more than plain tensors, and loading it would run "
+                f"code ({_first_line(error)}); save a state dict of tensors, or safetensors"
+            ) from None
     if not isinstance(loaded, dict) or not all(torch.is_tensor(v) for v in loaded.values()):
         raise InputError(f"{path} must hold a dictionary of tensors by name")
-    return {str(name): tensor.numpy() for name, tensor in loaded.items()}
+    with explained(path, "tensors that NumPy has a type for"):
+        return {str(name): tensor.detach().numpy() for name, tensor in loaded.items()}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]
 
 
 def _refuse(path: Path) -> dict[str, Array]:

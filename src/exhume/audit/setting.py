@@ -158,7 +158,7 @@ def _from_file(config: Config, table: SettingTable) -> Setting:
     elif table.knowledge.labels or table.knowledge.attributes:
         raise InputError("known labels or attributes come from audit.truth, which is missing")
     mechanism = build_mechanism(table.release, fixed_set, seed=config.audit.seed)
-    return Setting(
+    setting = Setting(
         table.name,
         table.title or table.name,
         mechanism,
@@ -171,6 +171,23 @@ def _from_file(config: Config, table: SettingTable) -> Setting:
         _columns(table, fixed_set),
         read_release(table.release.file, table.release.kind, table.release.answer),
     )
+    _require_fit(setting, table.release.file)
+    return setting
+
+
+def _require_fit(setting: Setting, path: Path) -> None:
+    """Refuse a release that can't come from the model described: no attack would say anything."""
+    from exhume.attacks.glm.reading import unreadable
+
+    assert setting.given is not None
+    known, truth = setting.fixed_set.record_shape, setting.targets
+    if truth is not None and truth.record_shape != known:
+        raise InputError(
+            f"audit.truth has a record of shape {truth.record_shape}, the fixed set {known}"
+        )
+    reason = unreadable(setting.given, setting.knowledge(0))
+    if reason is not None:
+        raise InputError(f"{path} does not go with the model and fixed set described: {reason}")
 
 
 @dataclass(frozen=True, eq=False)
