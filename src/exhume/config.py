@@ -143,6 +143,14 @@ class Config(_Table):
             raise ValueError(f"two settings are called {twice[0]!r}: give each its own name")
         return self
 
+    def files(self) -> list[Path]:
+        """Return every file that the audit reads, in a fixed order."""
+        named = [self.audit.truth]
+        for setting in self.setting:
+            data = None if setting.data is None else setting.data.file
+            named += [data, setting.release.file, setting.knowledge.fixed_set]
+        return [path for path in named if path is not None]
+
 
 def load(path: Path) -> Config:
     """Read an audit's TOML file; paths in it are relative to it."""

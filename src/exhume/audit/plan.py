@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from exhume.attacks.base import Attack
 from exhume.audit.record import SCHEMA_VERSION, Trial, attack_settings, canonical
@@ -26,15 +27,20 @@ class Unit:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything an audit will do. Plain data: it can be sent to another process."""
+    """Everything an audit will do. Plain data: it can be sent to another process.
+
+    ``files`` are the content hashes of the files that the configuration names.
+    """
 
     config: Config
     attacks: tuple[Attack, ...]
+    files: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
         """The content hash of the plan: a run folder belongs to one plan."""
-        text = canonical([self.config.model_dump(mode="json"), *map(attack_settings, self.attacks)])
+        config = self.config.model_dump(mode="json")
+        text = canonical([config, self.files, *map(attack_settings, self.attacks)])
         return hashlib.sha256(f"{SCHEMA_VERSION}{text}".encode()).hexdigest()
 
     def units(self) -> list[Unit]:
@@ -48,7 +54,7 @@ class Plan:
 
     def setting(self, index: int) -> Setting:
         """Build a setting; a process builds each only once."""
-        return _built(self.config, index)
+        return _built(self.config, self.files, index)
 
     def trials(self, unit: Unit, attack: Attack) -> list[Trial]:
         """Return the trials of one attack in a unit."""
@@ -68,9 +74,21 @@ def make_plan(config: Config, extra: Sequence[Attack] = ()) -> Plan:
     """Return a configuration's plan: its attacks (default: all), the baseline, and ``extra``."""
     from exhume.audit.names import attacks_named
 
-    return Plan(config, (*attacks_named(config.audit.attacks), *extra))
+    attacks = (*attacks_named(config.audit.attacks), *extra)
+    return Plan(config, attacks, tuple(_digest(path) for path in config.files()))
+
+
+def _digest(path: Path) -> str:
+    """A file's content hash: a model saved again under the same name is another model."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        # Whoever reads the file says what is wrong with it.
+        return "unreadable"
 
 
 @lru_cache(maxsize=4)
-def _built(config: Config, index: int) -> Setting:
+def _built(config: Config, files: tuple[str, ...], index: int) -> Setting:
+    # The files are part of the key: what is remembered of one must not answer for its successor.
     return build(config, index)

@@ -42,19 +42,15 @@ class Yardstick:
 
 def yardstick(plan: Plan, index: int) -> Yardstick:
     """Return the metrics and thresholds of a setting; a process computes them once."""
-    return _yardstick(plan, plan.config, index)
+    kept = _cached(plan.config, plan.files, index)
+    if "yardstick" not in kept:
+        kept["yardstick"] = _measured(plan.setting(index), plan.config.audit.metrics)
+    return kept["yardstick"]
 
 
 @lru_cache(maxsize=4)
-def _cached(config: Config, index: int) -> dict[str, Yardstick]:
+def _cached(config: Config, files: tuple[str, ...], index: int) -> dict[str, Yardstick]:
     return {}
-
-
-def _yardstick(plan: Plan, config: Config, index: int) -> Yardstick:
-    kept = _cached(config, index)
-    if "yardstick" not in kept:
-        kept["yardstick"] = _measured(plan.setting(index), config.audit.metrics)
-    return kept["yardstick"]
 
 
 def _measured(setting: Setting, wanted: Sequence[str]) -> Yardstick:
