@@ -32,21 +32,34 @@ def judge(summary: Summary, max_success: float) -> tuple[Verdict, ...]:
 
 
 def _judged(bracket: Bracket, limit: float) -> Verdict:
-    if bracket.ceiling is not None and bracket.ceiling <= limit:
-        reason = f"no attack can exceed {bracket.ceiling:.1%} (bound), the limit is {limit:.1%}"
-        return Verdict(bracket.setting, True, bracket.ceiling, reason)
-    if bracket.reached is None:
-        reason = "no attack really ran: that is no evidence of safety"
-        return Verdict(bracket.setting, False, None, reason)
+    reached, ceiling = bracket.reached, bracket.ceiling
+    if ceiling is not None and reached is not None and reached.low > ceiling:
+        reason = (
+            f"{bracket.attack} reached {reached.rate:.1%}, more than the bound of {ceiling:.1%} "
+            "allows: the training can't be what was described"
+        )
+        return Verdict(bracket.setting, False, reached.high, reason)
+    if ceiling is not None and ceiling <= limit:
+        reason = f"no attack can exceed {ceiling:.1%} (bound), the limit is {limit:.1%}"
+        return Verdict(bracket.setting, True, ceiling, reason)
+    if reached is None:
+        return Verdict(bracket.setting, False, None, _why_unknown(bracket))
     upper = _upper(bracket)
-    text = (
-        f"{bracket.attack} reached {bracket.reached.rate:.1%}, at most {upper:.1%} by the interval"
-    )
+    text = f"{bracket.attack} reached {reached.rate:.1%}, at most {upper:.1%} by the interval"
     if bracket.unanswered:
         text += f" ({bracket.unanswered} targets that no attack ran on count against it)"
     if upper <= limit:
         return Verdict(bracket.setting, True, upper, f"{text}; the limit is {limit:.1%}")
     return Verdict(bracket.setting, False, upper, f"{text}; above the limit of {limit:.1%}")
+
+
+def _why_unknown(bracket: Bracket) -> str:
+    if bracket.unanswered < bracket.targets:
+        return (
+            "attacks ran, but the truth is not known, so that nothing says how close they came: "
+            "give audit.truth"
+        )
+    return "no attack really ran: that is no evidence of safety"
 
 
 def _upper(bracket: Bracket) -> float:
