@@ -1,0 +1,84 @@
+"""What would lower this: settings with a defence, beside the same setting without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exhume.audit.summary import Bracket
+from exhume.report.facts import Facts
+from exhume.report.words import percent, rate_text, utility_text
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One setting's line: what attacks reached, what is ruled out, and what it cost."""
+
+    name: str
+    title: str
+    defended: bool
+    reached: str
+    ceiling: str
+    utility: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Settings that differ only in their defences; the undefended one, if measured, is first."""
+
+    lines: tuple[Measured, ...]
+
+
+def comparisons(
+    brackets: Sequence[Bracket], facts: Mapping[str, Facts], config: Mapping[str, Any]
+) -> tuple[Comparison, ...]:
+    """Group settings that differ in nothing but their defences; groups without a defence drop."""
+    groups: dict[str, list[Bracket]] = {}
+    keys = {table.get("name"): _without_defences(table) for table in config.get("setting", ())}
+    for bracket in brackets:
+        groups.setdefault(keys.get(bracket.setting, bracket.setting), []).append(bracket)
+    return tuple(
+        Comparison(_lines(group, facts))
+        for group in groups.values()
+        if any(facts[b.setting].defended for b in group)
+    )
+
+
+def _without_defences(table: Mapping[str, Any]) -> str:
+    kept = {key: value for key, value in table.items() if key not in ("name", "title")}
+    release = kept.get("release")
+    if isinstance(release, Mapping):
+        kept["release"] = {key: v for key, v in release.items() if key != "defences"}
+    return json.dumps(kept, sort_keys=True)
+
+
+def _lines(group: Sequence[Bracket], facts: Mapping[str, Facts]) -> tuple[Measured, ...]:
+    ordered = sorted(group, key=lambda b: facts[b.setting].defended)
+    return tuple(_line(bracket, facts[bracket.setting]) for bracket in ordered)
+
+
+def _line(bracket: Bracket, facts: Facts) -> Measured:
+    ceiling = bracket.ceiling
+    bounded = ceiling is not None and ceiling < 1.0
+    return Measured(
+        name=bracket.setting,
+        title=bracket.title,
+        defended=facts.defended,
+        reached="not known" if bracket.reached is None else rate_text(bracket.reached),
+        ceiling=percent(ceiling) if ceiling is not None and bounded else "nothing ruled out",
+        utility=utility_text(facts.utility_name, facts.utility),
+        remark=_remark(bracket, facts, bounded),
+    )
+
+
+def _remark(bracket: Bracket, facts: Facts, bounded: bool) -> str:
+    if not facts.defended:
+        return "no defence"
+    if bracket.reached is None:
+        return "no attack really ran against it: no evidence"
+    if bounded:
+        return "a bound holds for every attack"
+    return "seen against these attacks only: a stronger one may do better"
