@@ -142,9 +142,19 @@ def summarise(store: Store) -> Summary:
 def write_summary(summary: Summary, folder: Path) -> Path:
     """Write ``summary.json`` into the run folder."""
     path = folder / "summary.json"
-    text = json.dumps(summary.plain(), indent=1, sort_keys=True, ensure_ascii=False)
+    plain = _finite(summary.plain())
+    text = json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
     return path
+
+
+def _finite(value: Any) -> Any:
+    """Return plain data with null for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def rate(successes: int, trials: int, *, confidence: float = 0.95) -> Rate | None:
@@ -195,7 +205,9 @@ def _spread(values: Sequence[float | None]) -> Spread | None:
     numbers = np.array([v for v in values if v is not None], dtype=np.float64)
     if not len(numbers):
         return None
-    q05, q25, q75, q95 = (float(q) for q in np.quantile(numbers, _QUANTILES))
+    with np.errstate(invalid="ignore"):
+        # An attack may say that its error has no limit; between two such there is nothing.
+        q05, q25, q75, q95 = (float(q) for q in np.quantile(numbers, _QUANTILES))
     return Spread(
         len(numbers), float(numbers.mean()), float(np.median(numbers)), q05, q25, q75, q95
     )
