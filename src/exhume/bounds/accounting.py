@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from exhume.bounds import discretise
 from exhume.bounds.flatten import Flat, Term, flatten
 from exhume.bounds.privacy_loss import PrivacyLoss, nothing
-from exhume.bounds.rdp import RenyiCurve, curve_of_event
+from exhume.bounds.rdp import (
+    RenyiCurve,
+    curve_of_event,
+    subsampled_gaussian_curve,
+    sum_of_curves,
+    zcdp_curve,
+)
 from exhume.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,20 +46,31 @@ def rdp_of(flat: Flat) -> RenyiCurve:
     from dp_accounting.privacy_accountant import NeighboringRelation as Relation
     from dp_accounting.rdp import RdpAccountant
 
-    terms = [*_gaussian_term(flat), *flat.terms]
-    whole = _composed(terms)
+    others = [term for term in flat.terms if _subsampled_gaussian(term.event) is None]
+    whole = _composed(others)
     for relation in _relations():
         if RdpAccountant(None, relation).supports(whole):
-            return curve_of_event(whole, relation)
+            return sum_of_curves([*_gaussian_curves(flat), curve_of_event(whole, relation)])
+    terms = [*_gaussian_term(flat), *flat.terms]
     replaced = [term for term in map(_for_replacing, terms) if term is not None]
     if len(replaced) == len(terms):
         return curve_of_event(_composed(replaced), Relation.REPLACE_ONE)
     accountant = RdpAccountant(None, _relations()[1])
-    culprit = next((t for t in terms if not accountant.supports(t.event)), terms[0])
+    culprit = next((t for t in others if not accountant.supports(t.event)), others[0])
     raise InputError(
         f"no accountant supports {culprit.event}; "
         "Gaussian, Laplace, Poisson-sampled and ZCDpEvent are among those that are supported"
     )
+
+
+def _gaussian_curves(flat: Flat) -> list[RenyiCurve]:
+    """The Rényi curves of the Gaussian parts, subsampled or not."""
+    curves = [zcdp_curve(0.5 * flat.shift**2)]
+    for term in flat.terms:
+        gaussian = _subsampled_gaussian(term.event)
+        if gaussian is not None:
+            curves.append(subsampled_gaussian_curve(*gaussian, term.count))
+    return curves
 
 
 def _relations() -> tuple[NeighboringRelation, NeighboringRelation]:

@@ -62,7 +62,7 @@ def draw(out: Path) -> None:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    noises = np.geomspace(20.0, 0.3, 40)
+    noises = np.geomspace(20.0, 0.3, 30)
     losses = [_loss(float(noise), 0.01, 1000) for noise in noises]
     epsilons = np.array([loss.epsilon(DELTA) for loss in losses])
     with mpl.rc_context({"svg.hashsalt": "exhume", "svg.fonttype": "none", "path.snap": False}):

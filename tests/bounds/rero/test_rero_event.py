@@ -3,9 +3,11 @@
 import math
 
 import dp_accounting as dp
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
@@ -36,6 +38,34 @@ def test_exact_then_tighter_then_theorem_2(noise, rate, steps, kappa):
     tight, published = curve.tight(kappa)[0], curve.theorem_2(kappa)
     assert kappa <= exact <= tight * (1 + ROUNDING)
     assert tight <= published * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("noise", "rate"), [(1.0, 0.1), (9.0, 0.5), (0.3, 0.01), (0.5, 0.9)])
+def test_renyi_by_quadrature(noise, rate):
+    """Whole orders against dp-accounting's finite sums, others against fifteen digits."""
+    curve = bounds.rdp_curve(bounds.dp_sgd(noise, rate, 1))
+    whole = np.array([2.0, 3.0, 8.0, 32.0, 200.0])
+    event = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(noise))
+    reference = RdpAccountant(whole.astype(int).tolist()).compose(event).rdp
+    assert curve.epsilons_at(whole) == pytest.approx(reference, rel=1e-7, abs=1e-12)
+    for order in (1.05, 1.5, 2.7, 10.3):
+
+        def integrand(x, order=order):
+            ratio = 1 - rate + rate * mpmath.exp((2 * x - 1) / (2 * noise**2))
+            return ratio**order * mpmath.npdf(x, 0, noise)
+
+        span = [-12 * noise, 0, order / 2, order, order + 12 * noise]
+        exact = mpmath.log(mpmath.quad(integrand, span)) / (order - 1)
+        got = curve.epsilons_at(np.array([order]))[0]
+        assert float(exact) * (1 - 1e-9) <= got <= float(exact) * (1 + 1e-7) + 1e-11
+
+
+def test_renyi_curves_add_up():
+    parts = [bounds.dp_sgd(1.0, 0.1, 10), dp.GaussianDpEvent(2.0), dp.LaplaceDpEvent(3.0)]
+    orders = np.array([1.5, 2.0, 7.0])
+    whole = bounds.rdp_curve(dp.ComposedDpEvent(parts)).epsilons_at(orders)
+    each = [bounds.rdp_curve(part).epsilons_at(orders) for part in parts]
+    assert whole == pytest.approx(np.sum(each, axis=0), rel=1e-12)
 
 
 @settings(max_examples=15, deadline=None)

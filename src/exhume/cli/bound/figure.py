@@ -18,6 +18,8 @@ def figure(
 
     if out.suffix != ".svg":
         raise InputError(f"--out must end in .svg, got {out}")
+    if not out.parent.is_dir():
+        raise InputError(f"{out} can't be written: there is no folder {out.parent}")
     try:
         draw(out)
     except OSError as error:
