@@ -111,6 +111,9 @@ def _corrected(reading: Reading, left: FloatArray, deviation: float) -> Reading:
 
 
 def _rehearse(reading: Reading, shared: Shared, candidate: Records) -> _Rehearsal | None:
+    # A record a million times larger than all others keeps a solver busy for its whole budget.
+    if float(np.abs(candidate.x).max()) > 1e6 * float(np.abs(shared.fixed_set.x).max()):
+        return None
     if shared.fixed_set.weight is not None or shared.extra_weight != 1.0:
         candidate = replace(candidate, weight=np.array([shared.extra_weight]))
     try:
