@@ -132,11 +132,13 @@ class AuditTable(_Table):
 class Config(_Table):
     """A whole audit: settings × attacks × targets."""
 
-    setting: Annotated[tuple[SettingTable, ...], Field(min_length=1)]
+    setting: tuple[SettingTable, ...]
     audit: AuditTable = AuditTable()
 
     @model_validator(mode="after")
-    def _distinct_names(self) -> Config:
+    def _some_and_distinct(self) -> Config:
+        if not self.setting:
+            raise ValueError("there is no setting: nothing to audit")
         names = [setting.name for setting in self.setting]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -171,6 +173,8 @@ def parse(text: str, *, folder: Path, source: str) -> Config:
         raise InputError(f"{source} is not valid TOML: {error}") from None
     try:
         return Config.model_validate(_completed(tables, folder))
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
     except ValidationError as error:
         raise InputError(f"{source}: {_explained(error)}") from None
 
@@ -182,6 +186,8 @@ def _completed(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
         raise InputError("give [[setting]] tables or one setting at the top level, not both")
     if "setting" not in tables:
         tables["setting"] = [top]
+    if not isinstance(tables["setting"], list):
+        raise InputError("'setting' must be a list of tables: write [[setting]] above each")
     completed: dict[str, Any] = _frozen(tables)
     for setting in completed["setting"]:
         if isinstance(setting, dict):
