@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from exhume.audit import Bracket, Summary
+    from exhume.audit import Bracket, Executor, Summary
     from exhume.config import Config
 
 
 def audit(
     file: Annotated[
-        Path | None, typer.Argument(help="The audit's TOML file; without one: the embedded example.")
+        Path | None, typer.Argument(help="The audit's TOML file; else the embedded example.")
     ] = None,
     out: Annotated[
         Path, typer.Option(help="The run folder; an unfinished run in it is gone on with.")
@@ -73,7 +73,7 @@ def _config(file: Path | None) -> Config:
     return load(file)
 
 
-def _executor(workers: int, units: int) -> object:
+def _executor(workers: int, units: int) -> Executor:
     import os
 
     from exhume.audit import Processes, Serial
@@ -91,7 +91,9 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    console = Console(stderr=True)
+    # A bar in a log file is noise, and would stand before the one line of an error.
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("trials", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -115,11 +117,19 @@ def show(summary: Summary) -> None:
 
 
 def _cells(bracket: Bracket) -> tuple[str, ...]:
-    reached, blind = bracket.reached, bracket.blind
+    blind = bracket.blind
     return (
         bracket.setting,
-        bracket.attack or "none ran",
-        "no truth" if reached is None else f"{reached.rate:.0%} [{reached.low:.0%}–{reached.high:.0%}]",
+        bracket.attack or "",
+        _reached(bracket),
         "" if blind is None else f"{blind.rate:.0%}",
         "no bound" if bracket.ceiling is None else f"{bracket.ceiling:.0%}",
     )
+
+
+def _reached(bracket: Bracket) -> str:
+    reached = bracket.reached
+    if reached is not None:
+        return f"{reached.rate:.0%} [{reached.low:.0%}–{reached.high:.0%}]"
+    # Without the truth attacks run, but nobody can say how close they came.
+    return "no truth" if bracket.unanswered < bracket.targets else "none ran"

@@ -56,7 +56,9 @@ def main() -> None:
     try:
         app()
     except ExhumeError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escaped(error)}")
+        # A path may hold anything, ":bomb:" too.
+        console = Console(stderr=True, soft_wrap=True, emoji=False, highlight=False)
+        console.print(f"[bold red]error:[/] {_escaped(error)}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
