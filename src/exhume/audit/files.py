@@ -79,8 +79,8 @@ def _torch(path: Path) -> dict[str, Array]:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise InputError(
-                f"{path} is refused: it wants more than plain tensors, and loading it would run "
-                f"code ({_first_line(error)}); save a state dict of tensors, or safetensors"
+                f"{path} is refused: it wants more than plain tensors{_wanted(error)}, and loading "
+                "it would run code; save a state dict of tensors, or safetensors"
             ) from None
     if not isinstance(loaded, dict) or not all(torch.is_tensor(v) for v in loaded.values()):
         raise InputError(f"{path} must hold a dictionary of tensors by name")
@@ -88,8 +88,12 @@ def _torch(path: Path) -> dict[str, Array]:
         return {str(name): tensor.detach().numpy() for name, tensor in loaded.items()}
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]
+def _wanted(error: Exception) -> str:
+    """What a pickle asks for; the rest of PyTorch's message tells how to let it."""
+    import re
+
+    found = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return "" if found is None else f" ({found[1]})"
 
 
 def _refuse(path: Path) -> dict[str, Array]:
