@@ -127,15 +127,19 @@ def fit(model: GLM, data: Records, *, seed: int) -> Weights:
     estimator = _estimator(model, float(model.weights_of(data).sum()), seed)
     rows = np.asarray(data.x, dtype=np.float64).reshape(len(data), -1)
     whole = make_pipeline(StandardScaler(), estimator) if model.standardise else estimator
+    weights = {}
+    if data.weight is not None:
+        # The weights are the loss's alone: the scaler counts every record once.
+        name = f"{whole.steps[-1][0]}__sample_weight" if model.standardise else "sample_weight"
+        weights[name] = data.weight
     with warnings.catch_warnings():
         # An unfinished solver is what the audit measures, and shows in the attack's own estimate.
         warnings.simplefilter("ignore")
-        if data.weight is None:
-            whole.fit(rows, data.labels)
-        else:
-            # The weights are the loss's alone: the scaler counts every record once.
-            name = f"{whole.steps[-1][0]}__sample_weight" if model.standardise else "sample_weight"
-            whole.fit(rows, data.labels, **{name: data.weight})
+        try:
+            whole.fit(rows, data.labels, **weights)
+        except ValueError as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"scikit-learn refuses this training: {reason}") from None
     return parameters(whole)
 
 
