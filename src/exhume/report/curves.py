@@ -90,7 +90,9 @@ def calibration(
     pairs = [
         (r.error_estimate, error)
         for r, error in zip(records, true, strict=True)
-        if r.error_estimate is not None and error is not None and np.isfinite(r.error_estimate)
+        if r.error_estimate is not None
+        and error is not None
+        and np.isfinite([r.error_estimate, error]).all()
     ]
     if not pairs:
         return None

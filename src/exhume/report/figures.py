@@ -23,7 +23,7 @@ from exhume.report.theme import (
 from exhume.report.words import number, percent
 
 _BINS = 36
-_MOST_POINTS = 400
+_MOST_POINTS = 200
 
 
 def bracket_figure(
@@ -51,10 +51,9 @@ def bracket_figure(
 
 def error_figure(found: Sequence[Errors], facts: Facts) -> Drawing:
     """How far the attacks' results are from the targets, beside the nearest known records."""
-    everything = np.concatenate([e.distances for e in found])
     marks = [m for m in (facts.nearest_mean, *facts.percentile_means) if m]
-    low, high = min(everything.min(), *marks, 1e300), max(everything.max(), *marks, 1e-300)
-    edges = np.geomspace(low / 3, high * 3, _BINS + 1)
+    everything = np.concatenate([*(e.distances for e in found), np.array(marks)])
+    edges = np.geomspace(everything.min() / 3, everything.max() * 3, _BINS + 1)
 
     def paint(axes: Any) -> None:
         for one, colour in zip(found, _colours(found), strict=True):
@@ -84,7 +83,7 @@ def calibration_figure(found: Sequence[Calibration]) -> Drawing:
     def paint(axes: Any) -> None:
         axes.plot(limits, limits, color=MUTED, linewidth=0.9, label="estimate = error")
         for one, colour in zip(found, ATTACKS * len(found), strict=False):
-            some = slice(None, None, -(-len(one.errors) // _MOST_POINTS))
+            some = slice(None, None, -(-len(one.errors) * len(found) // _MOST_POINTS))
             style = {"s": 13, "alpha": 0.6, "linewidths": 0, "label": _short(one.attack)}
             axes.scatter(one.estimates[some], one.errors[some], color=colour, **style)
         for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
@@ -165,8 +164,8 @@ def _caption(facts: Facts) -> str:
         "at least this close to, with its confidence band. "
     )
     if facts.bound:
-        return f"{text}Shaded blue: ruled out for every attack. The vertical line is success."
-    return f"{text}No bound rules anything out above it. The vertical line is success."
+        return f"{text}Shaded blue: ruled out for every attack. The vertical line marks success."
+    return f"{text}No bound rules anything out above it. The vertical line marks success."
 
 
 def _bracket_alt(attack: str, reached: Curve, facts: Facts, asked: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from exhume.audit.record import Record
 from exhume.audit.store import Store
-from exhume.audit.summary import Bracket, Row
+from exhume.audit.summary import Bracket, Row, ran
 from exhume.report.attacks import AttackRow, attack_row
 from exhume.report.bars import Line, line
 from exhume.report.curves import calibration, errors, success_curve
@@ -118,7 +118,8 @@ def _calibration(case: Case) -> Drawing | None:
         return None
     found = []
     for name in _strongest_first(case):
-        estimated = [r for r in case.of(name) if r.error_estimate is not None][:_MOST_ESTIMATES]
+        tried = [r for r in case.of(name) if ran(r) and not r.baseline]
+        estimated = [r for r in tried if r.error_estimate is not None][:_MOST_ESTIMATES]
         true = true_errors(case.store, estimated, case.facts, truth)
         one = calibration(name, estimated, true)
         found += [] if one is None else [one]

@@ -77,7 +77,8 @@ def _row(record: Record, *, redact: bool) -> TrialRow:
 
 
 def _cell(value: float | None) -> Cell:
-    return Cell(number(value), "" if value is None else f"{value:.6g}")
+    # "Infinity" is how a browser reads it.
+    return Cell(number(value), "" if value is None else f"{value:.6g}".replace("inf", "Infinity"))
 
 
 def _success(record: Record) -> str:
