@@ -210,14 +210,6 @@ def test_figure_errors(tmp_path):
         _run("figure", "--out", str(tmp_path / "missing" / "a.svg"))
 
 
-def test_table_has_every_setting():
-    from exhume.bounds.figure import SETTINGS
-
-    lines = _run("table").splitlines()
-    assert len(lines) == 2 + len(SETTINGS)
-    assert {line.count("|") for line in lines} == {12}
-
-
 def test_bounds_load_no_torch():
     code = (
         "import sys, exhume.bounds as b, exhume.cli.bound; b.ceiling(b.dp_sgd(1.0, 0.1, 10), 0.1);"

@@ -28,7 +28,7 @@ def figure(
 
 
 def table() -> None:
-    """Print what an epsilon buys for settings of DP-SGD in use, as a Markdown table."""
-    from exhume.bounds.figure import markdown_table
+    """Print what an epsilon buys as Markdown: by epsilon, and for settings of DP-SGD in use."""
+    from exhume.bounds.figure import epsilon_table, settings_table
 
-    typer.echo(markdown_table())
+    typer.echo(epsilon_table() + "\n\n" + settings_table())

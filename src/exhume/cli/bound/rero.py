@@ -257,4 +257,5 @@ def _in_words(ceiling: Ceiling | None, blind: Blind) -> str:
 
 
 def _percent(probability: float) -> str:
-    return f"{100.0 * probability:.3g} %"
+    # Three digits would round what is nearly certain to certain.
+    return f"{100.0 * probability:.{3 if probability < 0.995 else 5}g} %"
