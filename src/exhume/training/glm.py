@@ -18,7 +18,6 @@ from exhume.training.newton import Problem, minimise, minimise_each
 from exhume.training.penalty import Penalty
 
 Label = int | float | str
-_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,8 @@ class GLM(Mechanism):
         self._check(fixed_set.with_record(targets))
         problem = self.problem(fixed_set, {})
         rows, responses = self.design(targets.x, {}), self.responses(targets.labels)
-        chunks = [
-            minimise_each(problem, rows[i : i + _CHUNK], responses[i : i + _CHUNK])
-            for i in range(0, len(targets), _CHUNK)
-        ]
-        return [Weights(self.parameters(theta)) for chunk in chunks for theta in chunk]
+        thetas = minimise_each(problem, rows, responses)
+        return [Weights(self.parameters(theta)) for theta in thetas]
 
     def score(self, release: Weights, data: Records) -> float:
         """Return the released model's accuracy on ``data`` (classes) or its R² (regressions)."""

@@ -18,6 +18,8 @@ from exhume.training.families import Family
 
 _MAX_STEPS = 200
 _MAX_CHORD_STEPS = 30
+_CHUNK = 64
+"""Records solved at once: enough for large matrix products, few enough to stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,11 @@ class Problem:
         return np.asarray(np.einsum("np,np->n", self.design, self.design))
 
     @cached_property
+    def column_squares(self) -> FloatArray:
+        """The squared norm of each column of the design, (p,)."""
+        return np.asarray(np.einsum("np,np->p", self.design, self.design))
+
+    @cached_property
     def gauge(self) -> FloatArray:
         """Directions the objective doesn't see: adding one number to all of a column's outputs."""
         if self.family is not Family.MULTINOMIAL:
@@ -87,34 +94,36 @@ class Problem:
 def factorised(problem: Problem, theta: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """Return the solver of Hessian systems at ``theta``; right-hand sides are (p·outputs, k)."""
     hessian = problem.hessian(theta)
-    gauge = problem.gauge
-    scale = float(np.trace(hessian)) / len(hessian)
-    hessian = hessian + scale * gauge @ gauge.T
+    if not np.isfinite(hessian).all():
+        raise InputError(_diverged(problem))
+    # In units of its own diagonal the matrix says nothing of the units of the columns.
+    diagonal = np.diag(hessian)
+    unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))[:, None]
+    # Steps stay orthogonal to the gauge: of all equivalent parameters the smallest is found.
+    gauge = problem.gauge / unit
+    gauge = gauge / np.linalg.norm(gauge, axis=0)
     try:
-        factor = cho_factor(hessian, lower=True, check_finite=False)
-    except LinAlgError:
-        raise InputError(
-            f"the model is not determined by its data: {problem.design.shape[0]} records, "
-            f"{problem.design.shape[1]} columns, and no penalty that decides; "
-            "give more records than columns, drop redundant columns or add a penalty"
-        ) from None
-    # A Cholesky factor can exist for a matrix that is singular for every practical purpose.
-    if float(np.min(np.diag(factor[0]))) ** 2 < 1e-14 * float(np.max(np.diag(hessian))):
-        raise InputError(
-            "the model is not determined by its data: some column is (nearly) a combination of "
-            "the others, or there are more columns than records; drop it or add a penalty"
+        factor = cho_factor(
+            hessian / unit / unit.T + gauge @ gauge.T, lower=True, check_finite=False
         )
-    return lambda right: np.asarray(cho_solve(factor, right, check_finite=False))
+    except LinAlgError:
+        raise InputError(_undetermined(problem)) from None
+    # A Cholesky factor can exist for a matrix that is singular for every practical purpose.
+    if float(np.min(np.diag(factor[0]))) ** 2 < 1e-14:
+        raise InputError(_undetermined(problem))
+    return lambda right: np.asarray(cho_solve(factor, right / unit, check_finite=False) / unit)
 
 
 def minimise(problem: Problem, start: FloatArray | None = None) -> FloatArray:
     """Return the minimiser, to rounding error, by damped Newton steps."""
     theta = np.zeros(problem.shape) if start is None else start.copy()
+    unit = np.sqrt(problem.column_squares / len(problem.design))[:, None]
     value, size = problem.objective(theta), np.inf
     for _ in range(_MAX_STEPS):
         gradient = problem.gradient(theta)
         step = factorised(problem, theta)(gradient.reshape(-1, 1)).reshape(theta.shape)
-        previous, size = size, float(np.linalg.norm(step) / (1.0 + np.linalg.norm(theta)))
+        moved, reached = np.linalg.norm(unit * step), np.linalg.norm(unit * theta)
+        previous, size = size, float(moved / (1.0 + reached))
         new, new_value = _damped(problem, theta, step, value)
         if new_value >= value and np.linalg.norm(problem.gradient(new)) >= np.linalg.norm(gradient):
             break
@@ -123,7 +132,7 @@ def minimise(problem: Problem, start: FloatArray | None = None) -> FloatArray:
             break
     else:
         raise InputError(_diverged(problem))
-    if float(np.max(np.abs(theta))) > 1e8 or size > 1e-6:
+    if size > 1e-6 or not np.isfinite(theta).all():
         raise InputError(_diverged(problem))
     return theta
 
@@ -137,22 +146,40 @@ def minimise_each(problem: Problem, rows: FloatArray, responses: FloatArray) -> 
     """
     shared = minimise(problem)
     solve = factorised(problem, shared)
-    thetas = np.repeat(shared[None], len(rows), axis=0)
-    best, sizes = thetas.copy(), np.full(len(rows), np.inf)
+    found = np.empty((len(rows), *problem.shape))
+    for i in range(0, len(rows), _CHUNK):
+        chunk = slice(i, i + _CHUNK)
+        # A step may leap to where e^x overflows; such a record is then solved by itself.
+        with np.errstate(over="ignore", invalid="ignore"):
+            best, sizes = _chords(problem, shared, solve, rows[chunk], responses[chunk])
+        floor = _floors(problem, shared, rows[chunk], responses[chunk], best)
+        for j in np.flatnonzero(~(sizes <= floor)):
+            best[j] = minimise(_with_record(problem, rows[i + j], responses[i + j]))
+        found[chunk] = best
+    return found
+
+
+def _chords(
+    problem: Problem,
+    shared: FloatArray,
+    solve: Callable[[FloatArray], FloatArray],
+    rows: FloatArray,
+    responses: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Steps with the shared Hessian, all records at once: each one's best and its gradient norm."""
+    best, sizes = np.repeat(shared[None], len(rows), axis=0), np.full(len(rows), np.inf)
+    thetas, active = best.copy(), np.arange(len(rows))
     for _ in range(_MAX_CHORD_STEPS):
-        gradients = _gradients(problem, thetas, rows, responses)
+        gradients = _gradients(problem, thetas, rows[active], responses[active])
         norms = np.linalg.norm(gradients, axis=(1, 2))
-        better = norms < sizes
         # An iterate is only worth another step while the gradient still halves.
-        moving = norms < 0.5 * sizes
-        best[better], sizes[better] = thetas[better], norms[better]
-        if not moving.any():
+        better, moving = norms < sizes[active], norms < 0.5 * sizes[active]
+        best[active[better]], sizes[active[better]] = thetas[better], norms[better]
+        active, thetas, gradients = active[moving], thetas[moving], gradients[moving]
+        if len(active) == 0:
             break
-        thetas = best - _updated_steps(problem.family, solve, gradients, thetas, rows)
-    floor = _floors(problem, shared, rows, responses, best)
-    for i in np.flatnonzero(~(sizes <= floor)):
-        best[i] = minimise(_with_record(problem, rows[i], responses[i]), best[i])
-    return best
+        thetas = thetas - _updated_steps(problem.family, solve, gradients, thetas, rows[active])
+    return best, sizes
 
 
 def _damped(
@@ -257,6 +284,15 @@ def _with_record(problem: Problem, row: FloatArray, response: FloatArray) -> Pro
         np.vstack([problem.responses, response]),
         np.append(problem.weights, 1.0),
         problem.penalty,
+    )
+
+
+def _undetermined(problem: Problem) -> str:
+    records, columns = problem.design.shape
+    return (
+        f"the model is not determined by its data ({records} records, {columns} columns): some "
+        "column is (nearly) a combination of the others, or there are more columns than records; "
+        "drop it or add a penalty"
     )
 
 
