@@ -14,6 +14,7 @@ from exhume.attacks.base import Attack
 from exhume.attacks.glm.candidates import answer
 from exhume.attacks.glm.reading import (
     Pipeline,
+    Pool,
     Reading,
     Shared,
     parameters_of,
@@ -143,25 +144,27 @@ def _read(releases: Sequence[Release], shared: Shared, known: Pipeline) -> list[
     parts = [parameters_of(r, known) for r in releases if isinstance(r, Weights | Outputs)]
     if known.model.standardise:
         problems = [shared.scaled(scaler) for _, _, scaler in parts]
+        pools = [Pool(problem, known.model.intercept) for problem in problems]
         pairs = [(problem, part[0]) for problem, part in zip(problems, parts, strict=True)]
         gradients = np.stack([problem.gradient(theta) for problem, theta in pairs])
         rounding = np.array([problem.rounding(theta) for problem, theta in pairs])
     else:
-        problems = [shared.problem] * len(parts)
+        pools = [shared.pool] * len(parts)
         gradients, rounding = readings_each(shared.problem, np.stack([p[0] for p in parts]))
     return [
         Reading(
             known.model,
-            problem,
+            pool.problem,
             theta,
             _centred(known, gradient),
             float(np.hypot(own, shared.slack)),
             float(own),
             deviation,
             scaler,
+            pool,
         )
-        for problem, gradient, own, (theta, deviation, scaler) in zip(
-            problems, gradients, rounding, parts, strict=True
+        for pool, gradient, own, (theta, deviation, scaler) in zip(
+            pools, gradients, rounding, parts, strict=True
         )
     ]
 

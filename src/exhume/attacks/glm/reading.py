@@ -67,6 +67,11 @@ class Shared:
         return self.model.problem(self.fixed_set, {}, extra_weight=self.extra_weight)
 
     @cached_property
+    def pool(self) -> Pool:
+        """The fixed set's spread, unscaled."""
+        return Pool(self.problem, self.model.intercept)
+
+    @cached_property
     def slack(self) -> float:
         """The gradient that the solver leaves a coordinate (root mean square): seen on a rehearsal.
 
@@ -87,12 +92,56 @@ class Shared:
 
 
 @dataclass(frozen=True, eq=False)
+class Pool:
+    """The fixed set as the model sees it: what a target like its records would look like."""
+
+    problem: Problem
+    intercept: bool
+
+    @cached_property
+    def prior(self) -> Prior:
+        """A Gaussian fitted to the fixed set, never narrower than a tenth of its mean spread."""
+        rows = self._rows
+        mean = rows.mean(axis=0)
+        y = self.problem.responses[:, 0]
+        return Prior(
+            mean,
+            np.linalg.inv(_covariance(rows - mean)),
+            float(np.mean(rows.var(axis=0))),
+            float(y.mean()),
+            3.0 * float(y.std()),
+        )
+
+    def prior_of(self, response: FloatArray) -> Prior:
+        """The same around the mean of the response's own class, where there are classes."""
+        if not self.problem.family.classifies:
+            return self.prior
+        key = response.tobytes()
+        if key not in self._class_priors:
+            same = np.all(self.problem.responses == response, axis=1)
+            rows = self._rows[same] if same.any() else self._rows
+            mean = rows.mean(axis=0)
+            precision = np.linalg.inv(_covariance(rows - mean))
+            self._class_priors[key] = replace(self.prior, mean=mean, precision=precision)
+        return self._class_priors[key]
+
+    @cached_property
+    def _class_priors(self) -> dict[bytes, Prior]:
+        return {}
+
+    @property
+    def _rows(self) -> FloatArray:
+        return self.problem.design[:, int(self.intercept) :]
+
+
+@dataclass(frozen=True, eq=False)
 class Reading:
     """One release, read: everything that the equations need.
 
     ``gradient`` (p, outputs) is that of the fixed set's objective; ``gradient_deviation`` the
     noise on each of its coordinates from rounding and an unfinished solver, ``rounding`` the first
-    part of it; ``theta_deviation`` (p, outputs) the noise on the parameters themselves.
+    part of it; ``theta_deviation`` (p, outputs) the noise on the parameters themselves. Readings of
+    one fixed set share its ``pool``.
     """
 
     model: GLM
@@ -103,6 +152,7 @@ class Reading:
     rounding: float
     theta_deviation: FloatArray
     scaler: Mapping[str, Array]
+    pool: Pool
 
     @property
     def noisy_parameters(self) -> bool:
@@ -148,40 +198,14 @@ class Reading:
             return self.gradient_deviation
         return float(np.sqrt(np.trace(self.noise()) / self.gradient.size))
 
-    @cached_property
+    @property
     def prior(self) -> Prior:
-        """A Gaussian fitted to the fixed set, never narrower than a tenth of its mean spread."""
-        rows = self._rows
-        mean = rows.mean(axis=0)
-        y = self.problem.responses[:, 0]
-        return Prior(
-            mean,
-            np.linalg.inv(_covariance(rows - mean)),
-            float(np.mean(rows.var(axis=0))),
-            float(y.mean()),
-            3.0 * float(y.std()),
-        )
+        """A Gaussian fitted to the fixed set."""
+        return self.pool.prior
 
     def prior_of(self, response: FloatArray) -> Prior:
         """The same around the mean of the response's own class, where there are classes."""
-        if not self.model.family.classifies:
-            return self.prior
-        key = response.tobytes()
-        if key not in self._class_priors:
-            same = np.all(self.problem.responses == response, axis=1)
-            rows = self._rows[same] if same.any() else self._rows
-            mean = rows.mean(axis=0)
-            precision = np.linalg.inv(_covariance(rows - mean))
-            self._class_priors[key] = replace(self.prior, mean=mean, precision=precision)
-        return self._class_priors[key]
-
-    @cached_property
-    def _class_priors(self) -> dict[bytes, Prior]:
-        return {}
-
-    @property
-    def _rows(self) -> FloatArray:
-        return self.problem.design[:, int(self.model.intercept) :]
+        return self.pool.prior_of(response)
 
 
 def _covariance(centred: FloatArray) -> FloatArray:
