@@ -77,7 +77,7 @@ class Store:
         """Open an existing run folder for reading."""
         if not (folder / _DATABASE).is_file():
             raise InputError(f"{folder} is not a run folder: it has no {_DATABASE}")
-        store = cls(folder, database=_connected(folder / _DATABASE), lock=None)
+        store = cls(folder, database=_connected_to_read(folder / _DATABASE), lock=None)
         store._require_version()
         return store
 
@@ -187,6 +187,14 @@ def _connected(path: Path) -> sqlite3.Connection:
         return sqlite3.connect(path, timeout=30)
     except sqlite3.Error as error:
         raise _store_error(path.parent, error) from None
+
+
+def _connected_to_read(path: Path) -> sqlite3.Connection:
+    """On a read-only disk there is no room for the journal's index: read the file alone."""
+    journal = path.with_name(f"{path.name}-wal")
+    if os.access(path.parent, os.W_OK) or journal.exists():
+        return _connected(path)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def _require_ours(folder: Path) -> None:
