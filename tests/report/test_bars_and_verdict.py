@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from exhume.audit.summary import Bracket, Row, Summary, rate
 from exhume.report.bars import line, span, three_bars
-from exhume.report.verdict import Finding, finding_of, verdict, worst_first
+from exhume.report.verdict import Finding, contradicts, finding_of, verdict, worst_first
 from exhume.report.words import number, percent
 
 SHARES = st.floats(0, 1)
@@ -150,6 +150,22 @@ class TestVerdict:
     def test_the_worst_comes_first_and_the_rest_keeps_its_order(self) -> None:
         brackets = (bracket("a", (0, 50)), bracket("b", (20, 50)), bracket("c", (50, 50)))
         assert [b.setting for b in worst_first(summary(*brackets))] == ["c", "a", "b"]
+
+    def test_of_two_alike_the_one_with_less_ruled_out_is_worse(self) -> None:
+        brackets = (
+            bracket("a", (0, 50), ceiling=0.4),
+            bracket("b", (0, 50), ceiling=0.9),
+            bracket("c", (0, 50)),
+        )
+        assert worst_first(summary(*brackets))[0].setting == "c"
+        assert worst_first(summary(*brackets[:2]))[0].setting == "b"
+
+    @pytest.mark.parametrize(("ceiling", "wrong"), [(0.86, True), (0.87, False), (None, False)])
+    def test_an_interval_above_the_bound_contradicts_it(
+        self, ceiling: float | None, wrong: bool
+    ) -> None:
+        # The lower end of 48 of 50 is 0.8629.
+        assert contradicts(bracket(ceiling=ceiling)) is wrong
 
     def test_an_unanswered_setting_is_worse_than_one_that_withstood(self) -> None:
         brackets = (bracket("a", (0, 50)), bracket("b", None))

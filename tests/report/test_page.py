@@ -163,6 +163,7 @@ class TestWords:
         page = rendered(tmp_path / "run", made)
         assert "without the truth it can't be judged" in page.text
         assert "not judged: the truth is not known" in page.text
+        assert "glm itself estimates its error at 0.01, in the record's units." in page.text
         assert len([i for i in page.all("img") if i["src"].startswith("data:image/png")]) == 1
         assert "nearest known" not in page.text.replace("nearest known record", "")
 
@@ -170,6 +171,11 @@ class TestWords:
         made = Made("one", known=False, count=1, shape=(3,))
         page = rendered(tmp_path / "run", made)
         assert f"{made.targets()[0, 0] + 0.01:.6f}" in page.text
+
+    def test_attacks_above_the_bound_are_an_alarm(self, tmp_path: Path) -> None:
+        page = rendered(tmp_path / "run", Made("broken", bounded=True), NOISY)
+        assert "In broken attacks reached more than the bound allows" in page.text
+        assert "more than the bound allows" not in rendered(tmp_path / "fine", NOISY, IMAGES).text
 
     def test_an_unfinished_run_says_so_first(self, tmp_path: Path) -> None:
         page = rendered(tmp_path / "run", IMAGES, expected=900)
@@ -231,7 +237,7 @@ class TestRecords:
         for path in (folder / "artefacts").iterdir():
             path.unlink()
         page = read(render(folder))
-        assert "No reconstruction of this setting is kept" in page.text
+        assert "There is no reconstruction of this setting to show" in page.text
         assert "attacks reached 100 %" in page.text
 
     def test_estimates_may_be_infinite(self, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from exhume.audit.summary import Bracket, Row, Summary
-from exhume.report.words import counted, percent
+from exhume.report.words import counted, listed, number, percent
 
 _MOST = 0.5
 """From this rate on "a record can be rebuilt"; below it, "in part"."""
@@ -57,9 +57,14 @@ def worst_first(summary: Summary) -> tuple[Bracket, ...]:
         return ()
     order = list(Finding)
 
-    def badness(bracket: Bracket) -> tuple[int, float]:
+    def badness(bracket: Bracket) -> tuple[int, float, float]:
         finding = finding_of(bracket, rows_of(summary, bracket.setting))
-        return order.index(finding), -(bracket.reached.rate if bracket.reached else 0.0)
+        reached = 0.0 if bracket.reached is None else bracket.reached.rate
+        return (
+            order.index(finding),
+            -reached,
+            -(1.0 if bracket.ceiling is None else bracket.ceiling),
+        )
 
     worst = min(summary.brackets, key=badness)
     return (worst, *(b for b in summary.brackets if b is not worst))
@@ -109,12 +114,19 @@ def _what_remains(bracket: Bracket) -> str:
     return "a stronger one still might"
 
 
+def contradicts(bracket: Bracket) -> bool:
+    """Whether attacks reached more than the bound allows, beyond chance: one of them is wrong."""
+    if bracket.reached is None or bracket.ceiling is None:
+        return False
+    return bracket.reached.low > bracket.ceiling
+
+
 def _explanation(finding: Finding, bracket: Bracket, summary: Summary) -> str:
-    parts = []
+    parts = _contradictions(summary)
     if finding is Finding.UNANSWERED:
         parts.append("Attacks that were refused, stopped or crashed are no evidence of safety.")
     if finding is Finding.UNJUDGED:
-        parts.append("Its own error estimate is in the table of attacks below.")
+        parts += _own_estimate(rows_of(summary, bracket.setting))
     if finding is not Finding.UNANSWERED and bracket.unanswered:
         targets = counted(bracket.unanswered, "target")
         parts.append(f"On {targets} no attack really ran: nothing is known about those.")
@@ -124,3 +136,25 @@ def _explanation(finding: Finding, bracket: Bracket, summary: Summary) -> str:
         which = counted(len(silent), "other setting")
         parts.append(f"In {which} nothing was judged, which is no evidence of safety.")
     return " ".join(parts)
+
+
+def _contradictions(summary: Summary) -> list[str]:
+    names = [bracket.setting for bracket in summary.brackets if contradicts(bracket)]
+    if not names:
+        return []
+    return [
+        f"In {listed(names)} attacks reached more than the bound allows: the training does not "
+        "keep the privacy it is said to, or this audit is wrong. Do not rely on the bound."
+    ]
+
+
+def _own_estimate(rows: Sequence[Row]) -> list[str]:
+    spreads = [
+        (row.attack, row.error_estimate)
+        for row in rows
+        if row.ran and not row.baseline and row.error_estimate is not None
+    ]
+    return [
+        f"{attack} itself estimates its error at {number(spread.median)}, in the record's units."
+        for attack, spread in spreads[:1]
+    ]
