@@ -115,7 +115,7 @@ def test_an_absurd_candidate_is_not_rehearsed() -> None:
     knowledge = Knowledge(record_shape=data.record_shape, training=training, fixed_set=data)
     shared = Shared(knowledge, Pipeline(training, 0.0, 0.0, None))
     theta = np.zeros((data.x.shape[1] + 1, 1))
-    reading = Reading(training, shared.problem, theta, theta, 0.0, 0.0, theta, {})
+    reading = Reading(training, shared.problem, theta, theta, 0.0, 0.0, theta, {}, shared.pool)
     absurd = Records(np.full((1, data.x.shape[1]), 1e200), np.array([1]))
     assert _rehearse(reading, shared, absurd) is None
 
