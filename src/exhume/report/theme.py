@@ -82,7 +82,7 @@ def draw(paint: Callable[[Any], None], *, alt: str, caption: str) -> Drawing:
         mpl.rcParams.update(_SETTINGS)
         canvas = FigureCanvasSVG(Figure(figsize=SIZE, facecolor="none"))
         axes = canvas.figure.add_subplot(facecolor="none")
-        canvas.figure.subplots_adjust(left=0.15, right=0.96, bottom=0.15, top=0.97)
+        canvas.figure.subplots_adjust(left=0.165, right=0.96, bottom=0.15, top=0.97)
         paint(axes)
         buffer = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
