@@ -99,6 +99,8 @@ class SettingTable(_Table):
 
     name: Annotated[str, Field(min_length=1, max_length=60)] = "audit"
     title: str = ""
+    targets: Count | None = None
+    """How many targets this setting has, where not as many as [audit] says."""
     data: DataTable | None = None
     release: ReleaseTable
     knowledge: KnowledgeTable = KnowledgeTable()

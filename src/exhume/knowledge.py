@@ -39,8 +39,9 @@ class Knowledge:
 
     ``training`` is the mechanism itself, without the private data: architecture, loss and algorithm
     with their settings. ``value_range`` holds for every entry of a record. ``labels`` are the
-    targets' own, ``target_weight`` a target's weight in training. ``shadow_targets`` are records like the target that it may train on; the pool it
-    could have guessed from is ``fixed_set`` and ``shadow_targets`` together.
+    targets' own, ``target_weight`` a target's weight in training. ``shadow_targets`` are records
+    like the target that it may train on; the pool it could have guessed from is ``fixed_set`` and
+    ``shadow_targets`` together.
     """
 
     record_shape: tuple[int, ...]

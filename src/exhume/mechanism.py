@@ -28,7 +28,7 @@ class Mechanism(ABC):
     def publish_each(
         self, fixed_set: Records, targets: Records, *, rngs: Sequence[np.random.Generator]
     ) -> Sequence[Release]:
-        """Publish on ``fixed_set`` with each target added in turn: one release, one stream a target.
+        """Publish on ``fixed_set`` with each target added in turn: a release, a stream a target.
 
         Mechanisms that can share work between releases override this; a release must not depend
         on the other targets.

@@ -55,7 +55,9 @@ class Records:
         """Return the records at ``index``, in that order."""
         y, weight = self.y, self.weight
         return Records(
-            self.x[index], None if y is None else y[index], None if weight is None else weight[index]
+            self.x[index],
+            None if y is None else y[index],
+            None if weight is None else weight[index],
         )
 
     def with_record(self, target: Records) -> Records:

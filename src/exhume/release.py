@@ -76,7 +76,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """A model's answers on probe points: ``queries`` (q, *record shape), ``values`` (q, outputs)."""
+    """A model's answers: ``queries`` (q, *record shape), ``values`` (q, outputs)."""
 
     queries: Array
     values: Array
@@ -86,7 +86,7 @@ class Outputs:
         queries, values = frozen(self.queries), frozen(self.values)
         if values.ndim != 2 or queries.ndim < 2 or len(values) != len(queries):
             raise InputError(
-                "outputs need queries of shape (q, features, ...) and values of shape (q, outputs), "
+                "outputs need queries (q, features, ...) and values (q, outputs), "
                 f"got {queries.shape} and {values.shape}"
             )
         object.__setattr__(self, "queries", queries)

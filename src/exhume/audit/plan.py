@@ -47,7 +47,9 @@ class Plan:
         """Cut the plan up; the cuts don't depend on what is done already, nor on who does it."""
         units = []
         for index, table in enumerate(self.config.setting):
-            count = 1 if table.release.file is not None else self.config.audit.targets
+            count = table.targets or self.config.audit.targets
+            if table.release.file is not None:
+                count = 1
             for start in range(0, count, CHUNK):
                 units.append(Unit(index, tuple(range(start, min(start + CHUNK, count)))))
         return units

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from exhume.attacks.base import Attack
+from exhume.errors import InputError
 
 SCHEMA_VERSION = 1
 
@@ -68,8 +69,9 @@ def canonical(value: Any) -> str:
 
 def attack_settings(attack: Attack) -> dict[str, Any]:
     """Return an attack's class and fields, defaults included."""
-    assert is_dataclass(attack), f"{type(attack).__name__} must be a dataclass"
-    settings = {f.name: _plain(getattr(attack, f.name)) for f in fields(attack)}
+    settings = _plain(attack)
+    if not isinstance(settings, dict):
+        raise InputError(f"{type(attack).__name__} must be a frozen dataclass: it goes on record")
     kind = f"{type(attack).__module__}:{type(attack).__qualname__}"
     return {"name": attack.name, "class": kind, **settings}
 

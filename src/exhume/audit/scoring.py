@@ -131,7 +131,7 @@ def _or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _classifier(setting: Setting) -> object:
+def _classifier(setting: Setting) -> _Classifier | None:
     """A public classifier for KL: the same model, trained on the fixed set alone."""
     model = undefended(setting.mechanism)
     if isinstance(model, Answers):

@@ -18,6 +18,7 @@ from exhume.config import (
     RoundingTable,
     SettingTable,
 )
+from exhume.data.dataset import Task
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge, KnownAttributes
 from exhume.mechanism import Mechanism
@@ -110,7 +111,7 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
 
     assert table.data is not None
     loaded = _load(table.data)
-    records, targets = loaded.records, config.audit.targets
+    records, targets = loaded.records, table.targets or config.audit.targets
     shadow, fixed = table.data.shadow_targets, table.data.fixed_set
     if fixed is None:
         # Half of what is left goes to the model, the other half measures utility and the prior.
@@ -194,12 +195,11 @@ def _require_fit(setting: Setting, path: Path) -> None:
 class _Loaded:
     records: Records
     value_range: Range | None
-    task: object
+    task: Task
 
 
 def _load(table: DataTable) -> _Loaded:
     from exhume.data import load, read_records, restrict_classes
-    from exhume.data.dataset import Task
 
     if table.name is not None:
         found = load(table.name)
@@ -214,9 +214,7 @@ def _load(table: DataTable) -> _Loaded:
     return _Loaded(records, value_range, task)
 
 
-def _task_of(records: Records) -> object:
-    from exhume.data.dataset import Task
-
+def _task_of(records: Records) -> Task:
     labels = records.labels
     if labels.dtype.kind == "f" and not np.array_equal(labels, np.rint(labels)):
         return Task.REGRESSION

@@ -51,7 +51,7 @@ def _released(setting: Setting) -> str:
             parts.append(f"only {_ANSWERS[mechanism.answer]} on {count:,} queries")
         else:
             return f"what {type(mechanism).__name__} publishes"
-        mechanism = mechanism.inner  # type: ignore[attr-defined]
+        mechanism = mechanism.inner
     text = f"the weights of {_MODELS[mechanism.family]}{_details(mechanism)}"
     return ", ".join([text, *reversed(parts)])
 

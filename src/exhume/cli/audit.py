@@ -110,10 +110,13 @@ def show(summary: Summary) -> None:
         table.add_row(*_cells(bracket))
     console = Console(highlight=False)
     console.print(table)
-    console.print(
-        "reached: targets rebuilt closer than any record the adversary had, with interval",
-        style="dim",
-    )
+    console.print(f"reached: targets rebuilt {_within(summary.closeness)}", style="dim")
+
+
+def _within(closeness: float) -> str:
+    if closeness == 1.0:
+        return "closer than any record the adversary had, with interval"
+    return f"within {closeness:g} × the distance to the nearest known record"
 
 
 def _cells(bracket: Bracket) -> tuple[str, ...]:

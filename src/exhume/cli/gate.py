@@ -28,7 +28,7 @@ def gate(
     max_success: Annotated[
         float, typer.Option(help="The highest success rate of any attack that is acceptable.")
     ],
-    format: Annotated[Format, typer.Option(help="What is written.")] = Format.TEXT,  # noqa: A002
+    format: Annotated[Format, typer.Option(help="What is written.")] = Format.TEXT,
     output: Annotated[
         Path | None, typer.Option(help="Write there; one line still says why on the terminal.")
     ] = None,
@@ -56,7 +56,9 @@ def _one_line(verdicts: Sequence[Verdict]) -> str:
     failed = [v for v in verdicts if not v.passed]
     if not failed:
         return f"pass: all {len(verdicts)} settings are below the limit"
-    return f"fail: {len(failed)} of {len(verdicts)} settings; {failed[0].setting}: {failed[0].reason}"
+    return (
+        f"fail: {len(failed)} of {len(verdicts)} settings; {failed[0].setting}: {failed[0].reason}"
+    )
 
 
 def _text(verdicts: Sequence[Verdict]) -> str:
@@ -79,4 +81,6 @@ def _junit(verdicts: Sequence[Verdict]) -> str:
         if not verdict.passed:
             ElementTree.SubElement(case, "failure", message=verdict.reason)
     ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(
+        suite, encoding="unicode"
+    )

@@ -48,6 +48,17 @@ class Family(Enum):
             case Family.MULTINOMIAL:
                 raise AssertionError("the multinomial slope is a matrix: see curvature")
 
+    def bend(self, score: float) -> float:
+        """Return the second derivative of the mean of a one-output family at one score."""
+        match self:
+            case Family.LINEAR:
+                return 0.0
+            case Family.LOGISTIC:
+                p = float(expit(score))
+                return p * (1.0 - p) * (1.0 - 2.0 * p)
+            case _:
+                return float(self.slope(np.array([score]))[0])
+
     def curvature(self, scores: FloatArray) -> FloatArray:
         """Return the derivative of the mean as matrices (n, outputs, outputs)."""
         if self is not Family.MULTINOMIAL:

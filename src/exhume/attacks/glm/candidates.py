@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exhume.arrays import FloatArray
+from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import nothing
 from exhume.attacks.glm import equations, posterior
 from exhume.attacks.glm.checks import contradiction
+from exhume.attacks.glm.displaced import Hypothesis, displaced, explain
 from exhume.attacks.glm.reading import Reading, label_of
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -219,6 +220,8 @@ def _most_probable(
         fixed = knowledge.known_attributes.mask.reshape(-1)
         given = to_model_units(reading, knowledge.known_attributes.values.reshape(-1))
         values = np.where(fixed, given, values)
+    if reading.noisy_parameters and reading.model.outputs == 1:
+        return _displacements(reading, knowledge, fixed, values, closed)
     free_response = not reading.model.family.classifies and knowledge.labels is None
     precision, found = reading.precision(), []
     for response in _responses(reading, knowledge):
@@ -244,6 +247,40 @@ def _most_probable(
             cost = fit.cost - np.log(_frequency(reading, response))
             cost += _out_of_range(reading, knowledge, fit.x)
             found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
+    return _distinct(found)
+
+
+def _displacements(
+    reading: Reading,
+    knowledge: Knowledge,
+    fixed: Array,
+    values: FloatArray,
+    closed: list[Candidate],
+) -> list[Candidate]:
+    """One output and noisy parameters: explain where the target has moved them, label by label."""
+    shared = displaced(reading)
+    free_response = not reading.model.family.classifies and knowledge.labels is None
+    found = []
+    for response in _responses(reading, knowledge):
+        hypothesis = Hypothesis(
+            reading.prior_of(response),
+            None if free_response else float(response[0]),
+            _weight(reading, knowledge, response),
+            fixed,
+            values,
+        )
+        guesses = [
+            (
+                _bounded(reading, c.x) if reading.model.family.classifies else c.x,
+                float(c.response[0]),
+            )
+            for c in closed
+            if free_response or np.array_equal(c.response, response)
+        ]
+        fit = explain(shared, hypothesis, guesses)
+        cost = fit.cost - np.log(_frequency(reading, response))
+        cost += _out_of_range(reading, knowledge, fit.x)
+        found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
     return _distinct(found)
 
 

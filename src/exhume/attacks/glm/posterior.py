@@ -7,6 +7,7 @@ or attributes of the target that are known.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -29,6 +30,11 @@ class Prior:
     variance: float
     response_mean: float
     response_deviation: float
+
+    @cached_property
+    def log_volume(self) -> float:
+        """Half the log determinant of the precision."""
+        return 0.5 * float(np.linalg.slogdet(self.precision)[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +102,7 @@ def fit(noisy: Noisy, start: FloatArray, response: FloatArray, *, free_response:
     variance = np.zeros(len(x))
     variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
     volume = float(np.sum(np.log(np.diag(factor[0]))))
-    volume -= 0.5 * float(np.linalg.slogdet(noisy.prior.precision)[1])
+    volume -= noisy.prior.log_volume
     evidence = _cost(noisy, x, y, free_response) + volume
     return Fit(x, y, evidence, variance, converged)
 

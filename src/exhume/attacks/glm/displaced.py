@@ -1,0 +1,325 @@
+"""Noise on the parameters of a one-output model, and where the target would have moved them.
+
+Beside the fixed set's Hessian H, a target with row x̃ moves the optimum along H⁻¹x̃. Seen through
+noise of known deviation on each parameter, H⁻¹g = α·H⁻¹x̃ + noise with
+α = (c + κ·⟨x̃, H⁻¹g⟩)/(1 + κ·⟨x̃, H⁻¹x̃⟩), κ the target's own curvature (Sherman–Morrison). For a
+given α the posterior of x is Gaussian; α is searched over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dtrtri
+from scipy.special import logsumexp
+
+from exhume.arrays import Array, FloatArray
+from exhume.attacks.glm.posterior import Fit, Prior
+from exhume.attacks.glm.reading import Reading
+from exhume.training.families import Family
+
+_POLISH = 30
+_RUNGS = 12
+_FINER_RUNGS = 6
+_ROUNDS = 7
+_SPREAD_OUT = 2.0
+"""Rungs that must share the weight before the ladder counts as the posterior."""
+_NEGLIGIBLE_GAIN = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Displaced:
+    """The linear algebra that every label of a reading shares.
+
+    ``inverse`` (p, p) is H⁻¹, ``moved`` (p,) H⁻¹g; ``whitened`` (p, p) and ``seen`` (p,) the same
+    in units of each parameter's noise, ``gram`` (p, p) = whitenedᵀ·whitened.
+    """
+
+    reading: Reading
+    inverse: FloatArray
+    moved: FloatArray
+    whitened: FloatArray
+    seen: FloatArray
+    gram: FloatArray
+
+
+def displaced(reading: Reading) -> Displaced:
+    """Invert the fixed set's Hessian and put everything in units of the noise."""
+    inverse = np.linalg.inv(reading.problem.hessian(reading.theta))
+    deviation = np.sqrt(
+        reading.theta_deviation[:, 0] ** 2
+        + reading.gradient_deviation**2 * np.sum(inverse**2, axis=1)
+    )
+    moved = inverse @ reading.gradient[:, 0]
+    whitened = inverse / deviation[:, None]
+    return Displaced(
+        reading, inverse, moved, whitened, moved / deviation, np.asarray(whitened.T @ whitened)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """A label to explain the displacement with; ``response`` None is fitted (regressions)."""
+
+    prior: Prior
+    response: float | None
+    weight: float
+    fixed: Array
+    values: FloatArray
+    """The known features' values, where ``fixed``."""
+
+
+def explain(
+    shared: Displaced, hypothesis: Hypothesis, guesses: Sequence[tuple[FloatArray, float]] = ()
+) -> Fit:
+    """Return the most probable target under a hypothesis, or its mean where α stays uncertain.
+
+    At a given α the residual c, and with it the target's score, is fixed: the posterior of x is a
+    Gaussian cut by a plane, and its evidence weighs that α. (The mode over x and α together would
+    explain the noise by a large α.) A ladder of α is drawn in around its best rung until several
+    share the weight: they are the posterior, and its mean is returned. Where the noise is so small
+    that none ever share it, the mode is polished instead.
+    """
+    free = np.flatnonzero(~hypothesis.fixed)
+    alphas = _alphas(shared, hypothesis)
+    for _ in range(_ROUNDS):
+        rungs = [_rung(shared, hypothesis, alpha, free) for alpha in alphas]
+        share = _shares(rungs)
+        if 1.0 / float(share @ share) >= _SPREAD_OUT:
+            return _mixture(rungs, share)
+        alphas = _drawn_in(alphas, int(np.argmax(share)))
+    best = rungs[int(np.argmax(share))]
+    starts = [(best.x, best.response)]
+    starts += [(np.where(hypothesis.fixed, hypothesis.values, x), y) for x, y in guesses]
+    starts.sort(key=lambda start: _cost(shared, hypothesis, *start))
+    return _polished(shared, hypothesis, *starts[0], free)
+
+
+def _drawn_in(alphas: FloatArray, best: int) -> FloatArray:
+    """A finer ladder between the neighbours of the best rung, of the same sign."""
+    same = np.flatnonzero(np.sign(alphas) == np.sign(alphas[best]))
+    sizes = np.sort(np.abs(alphas[same]))
+    i = int(np.searchsorted(sizes, abs(alphas[best])))
+    low, high = sizes[max(i - 1, 0)], sizes[min(i + 1, len(sizes) - 1)]
+    return np.asarray(np.sign(alphas[best]) * np.geomspace(low, high, _FINER_RUNGS))
+
+
+def _mixture(rungs: Sequence[_Rung], share: FloatArray) -> Fit:
+    x = share @ np.stack([rung.x for rung in rungs])
+    variance = np.zeros(len(x))
+    for weight, rung in zip(share, rungs, strict=True):
+        if weight > 0.02:
+            variance += weight * (rung.variance() + (rung.x - x) ** 2)
+    response = float(share @ np.array([rung.response for rung in rungs]))
+    cost = -float(logsumexp([rung.log_weight for rung in rungs]))
+    return Fit(x, np.array([response]), cost, variance, True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rung:
+    """The posterior at one α: mean of x, the response, and the log of its weight.
+
+    ``factor`` is the Cholesky factor of the precision of the ``free`` features; ``plane`` the
+    direction in which the fixed score takes their freedom away.
+    """
+
+    x: FloatArray
+    response: float
+    log_weight: float
+    factor: FloatArray
+    free: Array
+    plane: FloatArray
+
+    def variance(self) -> FloatArray:
+        """The variance of each feature."""
+        inverse, _ = dtrtri(self.factor, lower=1)
+        variance = np.zeros(len(self.x))
+        # LAPACK leaves the other triangle as it was.
+        variance[self.free] = np.maximum(np.sum(np.tril(inverse) ** 2, axis=0) - self.plane**2, 0.0)
+        return variance
+
+
+def _shares(rungs: Sequence[_Rung]) -> FloatArray:
+    logs = np.array([rung.log_weight for rung in rungs])
+    share = np.exp(logs - logs.max())
+    return np.asarray(share / share.sum())
+
+
+def _rung(shared: Displaced, hypothesis: Hypothesis, alpha: float, free: Array) -> _Rung:
+    prior, skip = hypothesis.prior, int(shared.reading.model.intercept)
+    base = np.where(hypothesis.fixed, hypothesis.values, prior.mean)
+    target = shared.whitened.T @ shared.seen - alpha * (shared.gram @ _row(shared, base))
+    hessian = alpha**2 * shared.gram[skip:, skip:] + prior.precision
+    if len(free) < len(base):
+        hessian = hessian[np.ix_(free, free)]
+    right = (alpha * target[skip:] - prior.precision @ (base - prior.mean))[free]
+    factor = cho_factor(hessian, lower=True, check_finite=False, overwrite_a=True)
+    x = base.copy()
+    x[free] += cho_solve(factor, right, check_finite=False)
+    plane = np.zeros(len(free))
+    log_weight = prior.log_volume - float(np.sum(np.log(np.diag(factor[0])))) + np.log(abs(alpha))
+    if hypothesis.response is None:
+        response = _response_of(shared, hypothesis, x, alpha)
+        log_weight -= 0.5 * _surprise(hypothesis, response) ** 2
+    else:
+        response = hypothesis.response
+        slopes = shared.reading.theta[skip:, 0][free]
+        along = cho_solve(factor, slopes, check_finite=False)
+        give = float(slopes @ along)
+        score = float(_row(shared, x) @ shared.reading.theta[:, 0])
+        wanted, pace = _score_at(shared, hypothesis, x, alpha, near=score)
+        x[free] += along * (wanted - score) / give
+        plane = along / np.sqrt(give)
+        log_weight += -0.5 * np.log(give) + np.log(max(abs(pace), 1e-300))
+    missed = alpha * (shared.whitened @ _row(shared, x)) - shared.seen
+    away = x - prior.mean
+    log_weight -= 0.5 * float(missed @ missed) + 0.5 * float(away @ prior.precision @ away)
+    return _Rung(x, response, float(log_weight), factor[0], free, plane)
+
+
+def _score_at(
+    shared: Displaced, hypothesis: Hypothesis, x: FloatArray, alpha: float, *, near: float
+) -> tuple[float, float]:
+    """The score at which a record like x moves the parameters by α, nearest ``near``; ds/dα."""
+    family, row = shared.reading.model.family, _row(shared, x)
+    along, length = float(row @ shared.moved), float(row @ shared.inverse @ row)
+    assert hypothesis.response is not None
+    if family is Family.LINEAR:
+        pace = 1.0 / hypothesis.weight + length
+        return hypothesis.response - alpha * pace + along, pace
+    scores = np.linspace(-40.0, 40.0, 4001)
+    kappa = hypothesis.weight * family.slope(scores)
+    c = hypothesis.weight * (hypothesis.response - family.mean(scores))
+    reached = (c + kappa * along) / (1.0 + kappa * length)
+    crossing = np.flatnonzero(np.diff(np.sign(reached - alpha)) != 0)
+    if len(crossing) == 0:
+        i = int(np.argmin(np.abs(reached - alpha)))
+        return float(scores[i]), 1e-3
+    i = int(crossing[np.argmin(np.abs(scores[crossing] - near))])
+    rise = float(reached[i + 1] - reached[i])
+    part = (alpha - float(reached[i])) / rise if rise else 0.5
+    step = float(scores[1] - scores[0])
+    return float(scores[i]) + part * step, step / rise if rise else 1e-3
+
+
+def _row(shared: Displaced, x: FloatArray) -> FloatArray:
+    return np.concatenate([[1.0], x]) if shared.reading.model.intercept else x
+
+
+def _alphas(shared: Displaced, hypothesis: Hypothesis) -> FloatArray:
+    """A ladder of possible residuals: at most 1 for a class, the spread for a regression."""
+    if hypothesis.response is not None and shared.reading.model.family.classifies:
+        sign = 1.0 if hypothesis.response > 0.5 else -1.0
+        return np.asarray(sign * hypothesis.weight * np.geomspace(1e-3, 1.0, _RUNGS))
+    largest = 2.0 * hypothesis.prior.response_deviation * hypothesis.weight
+    ladder = largest * np.geomspace(1e-3, 1.0, _RUNGS)
+    return np.concatenate([-ladder, ladder])
+
+
+def _response_of(shared: Displaced, hypothesis: Hypothesis, x: FloatArray, alpha: float) -> float:
+    """The response for which a record x would have moved the parameters by α."""
+    row = _row(shared, x)
+    score = row @ shared.reading.theta
+    kappa = hypothesis.weight * float(shared.reading.model.family.slope(score)[0])
+    c = alpha * (1.0 + kappa * float(row @ shared.inverse @ row)) - kappa * float(
+        row @ shared.moved
+    )
+    return float(shared.reading.model.family.mean(score)[0]) + c / hypothesis.weight
+
+
+def _alpha(
+    shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float
+) -> tuple[float, FloatArray, float]:
+    """α at (x, response), its gradient in x, and its derivative in the response."""
+    family, skip = shared.reading.model.family, int(shared.reading.model.intercept)
+    row = _row(shared, x)
+    score, slopes = row @ shared.reading.theta, shared.reading.theta[skip:, 0]
+    first = float(family.slope(score)[0])
+    kappa, bend = hypothesis.weight * first, hypothesis.weight * family.bend(float(score[0]))
+    c = hypothesis.weight * (response - float(family.mean(score)[0]))
+    along, turned = float(row @ shared.moved), shared.inverse @ row
+    length = float(row @ turned)
+    below = 1.0 + kappa * length
+    alpha = (c + kappa * along) / below
+    d_above = (bend * along - kappa) * slopes + kappa * shared.moved[skip:]
+    d_below = bend * length * slopes + 2.0 * kappa * turned[skip:]
+    return alpha, np.asarray((d_above - alpha * d_below) / below), hypothesis.weight / below
+
+
+def _cost(shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float) -> float:
+    alpha, _, _ = _alpha(shared, hypothesis, x, response)
+    missed = alpha * (shared.whitened @ _row(shared, x)) - shared.seen
+    away = x - hypothesis.prior.mean
+    cost = 0.5 * float(missed @ missed) + 0.5 * float(away @ hypothesis.prior.precision @ away)
+    if hypothesis.response is None:
+        cost += 0.5 * _surprise(hypothesis, response) ** 2
+    return cost if np.isfinite(cost) else float("inf")
+
+
+def _surprise(hypothesis: Hypothesis, response: float) -> float:
+    return (response - hypothesis.prior.response_mean) / hypothesis.prior.response_deviation
+
+
+def _polished(
+    shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float, free: Array
+) -> Fit:
+    """Levenberg–Marquardt on x, and on the response where it is free."""
+    damping, cost = 1e-4, _cost(shared, hypothesis, x, response)
+    converged = False
+    for _ in range(_POLISH):
+        hessian, slope = _normal_equations(shared, hypothesis, x, response, free)
+        damped = hessian + damping * np.diag(np.diag(hessian))
+        step = cho_solve(cho_factor(damped, check_finite=False), slope)
+        new_x, new_response = x.copy(), response
+        new_x[free] -= step[: len(free)]
+        if hypothesis.response is None:
+            new_response -= float(step[-1])
+        new_cost = _cost(shared, hypothesis, new_x, new_response)
+        if not new_cost <= cost:
+            damping *= 10.0
+            continue
+        gain = 0.5 * float(slope @ step)
+        x, response, cost, damping = new_x, new_response, new_cost, max(0.1 * damping, 1e-14)
+        if gain <= _NEGLIGIBLE_GAIN:
+            converged = True
+            break
+    hessian, _ = _normal_equations(shared, hypothesis, x, response, free)
+    factor = cho_factor(hessian, lower=True)
+    variance = np.zeros(len(x))
+    variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
+    # A point that the noise can't explain is not where the target is: its own doubt must show.
+    alpha, _, _ = _alpha(shared, hypothesis, x, response)
+    missed = alpha * (shared.whitened @ _row(shared, x)) - shared.seen
+    variance *= max(1.0, float(np.mean(missed**2)))
+    volume = float(np.sum(np.log(np.diag(factor[0])))) - hypothesis.prior.log_volume
+    return Fit(x, np.array([response]), cost + volume, variance, converged)
+
+
+def _normal_equations(
+    shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float, free: Array
+) -> tuple[FloatArray, FloatArray]:
+    skip, prior = int(shared.reading.model.intercept), hypothesis.prior
+    alpha, d_alpha, d_response = _alpha(shared, hypothesis, x, response)
+    row = _row(shared, x)
+    spread = shared.whitened @ row
+    missed = alpha * spread - shared.seen
+    mixed = (shared.gram @ row)[skip:]
+    size = float(spread @ spread)
+    hessian = alpha**2 * shared.gram[skip:, skip:] + alpha * (
+        np.outer(mixed, d_alpha) + np.outer(d_alpha, mixed)
+    )
+    hessian += size * np.outer(d_alpha, d_alpha) + prior.precision
+    toward = float(spread @ missed)
+    slope = alpha * (shared.whitened.T @ missed)[skip:] + toward * d_alpha
+    slope += prior.precision @ (x - prior.mean)
+    hessian, slope = hessian[np.ix_(free, free)], slope[free]
+    if hypothesis.response is not None:
+        return hessian, slope
+    cross = d_response * (alpha * mixed + size * d_alpha)[free]
+    own = d_response**2 * size + prior.response_deviation**-2
+    last = d_response * toward + _surprise(hypothesis, response) / prior.response_deviation
+    full = np.block([[hessian, cross[:, None]], [cross[None, :], np.array([[own]])]])
+    return full, np.append(slope, last)
