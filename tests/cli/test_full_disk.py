@@ -42,6 +42,7 @@ echo "codes $first $second"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kilobytes", [100, 320])
 def test_a_disk_that_is_really_full(tmp_path: Path, undisturbed: Path, kilobytes: int) -> None:
     require_mounts()
@@ -66,6 +67,7 @@ echo "codes $gate $same $new $report"
 """
 
 
+@pytest.mark.slow
 def test_a_read_only_folder(tmp_path: Path) -> None:
     """Nothing can be added, but the gate can still be asked."""
     require_mounts()
