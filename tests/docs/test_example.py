@@ -1,0 +1,80 @@
+"""The table of the embedded example, as the pages show it, is what the example gives.
+
+Settings with output perturbation take minutes: of them the pages' rows are checked by name alone.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from tests.docs.pages import Command, blocks, commands
+
+from exhume.audit import Serial, make_plan, run
+from exhume.cli.audit import _cells, example_text
+from exhume.config import Config, parse
+
+PAGES = ("README.md", "docs/tour.md")
+
+
+def _config() -> Config:
+    return parse(example_text(), folder=Path(), source="the embedded example")
+
+
+def _fast(config: Config) -> Config:
+    """The settings that take seconds."""
+    fast = [
+        setting
+        for setting in config.setting
+        if all(defence.name == "rounding" for defence in setting.release.defences)
+    ]
+    return config.model_copy(update={"setting": tuple(fast)})
+
+
+@cache
+def _measured() -> dict[str, tuple[str, ...]]:
+    """The cells that the command prints for each fast setting, by its name."""
+    with TemporaryDirectory() as folder:
+        summary = run(make_plan(_fast(_config())), Path(folder) / "run", Serial())
+    return {bracket.setting: _cells(bracket) for bracket in summary.brackets}
+
+
+def _shown(page: str) -> Command:
+    (found,) = [
+        command
+        for block in blocks(page)
+        if block.language == "console"
+        for command in commands(block)
+        if command.line == "exhume audit"
+    ]
+    return found
+
+
+def _rows(page: str) -> list[list[str]]:
+    """The table's rows as cells, its headings first."""
+    lines = [line for line in _shown(page).output if line.startswith(" ")]
+    return [re.split(r"\s{2,}", line.strip()) for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_every_setting(page):
+    names = [row[0] for row in _rows(page)[1:]]
+    assert names == [setting.name for setting in _config().setting]
+
+
+def test_pages_agree():
+    assert _shown(PAGES[0]) == _shown(PAGES[1])
+
+
+def test_numbers_are_those_of_a_run():
+    shown = {row[0]: row for row in _rows(PAGES[0])[1:]}
+    assert len(_measured()) >= 4
+    for name, cells in _measured().items():
+        assert shown[name] == [cell for cell in cells if cell]
+
+
+def test_says_where_the_report_is():
+    assert _shown(PAGES[0]).output[-1] == "report: exhume-run/report.html"
