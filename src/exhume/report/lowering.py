@@ -48,7 +48,7 @@ def comparisons(
 
 
 def _without_defences(table: Mapping[str, Any]) -> str:
-    kept = {key: value for key, value in table.items() if key not in ("name", "title")}
+    kept = {key: value for key, value in table.items() if key not in ("name", "title", "targets")}
     release = kept.get("release")
     if isinstance(release, Mapping):
         kept["release"] = {key: v for key, v in release.items() if key != "defences"}
