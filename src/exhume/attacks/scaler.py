@@ -31,7 +31,8 @@ def read_moments(scaler: Mapping[str, Array], others: Records, *, blur: float = 
     mean, count = np.asarray(scaler["scaler.mean"], dtype=np.float64), float(scaler["scaler.count"])
     x = mean + np.sum(mean - rows, axis=0)
     unit = np.finfo(np.result_type(scaler["scaler.mean"], np.float16)).eps
-    rounding = unit * np.abs(mean) * count / np.sqrt(12.0)
+    # A computed mean is off by a unit in its last place or so; the sum magnifies that n times.
+    rounding = unit * np.abs(mean) * count
     summing = np.finfo(np.float64).eps * np.sqrt(np.sum((mean - rows) ** 2, axis=0))
     return Leak(x, np.sqrt(rounding**2 + summing**2 + (blur * count) ** 2))
 

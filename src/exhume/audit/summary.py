@@ -121,7 +121,7 @@ def summarise(store: Store) -> Summary:
         ]
         rows += own
         brackets.append(_bracket(fact, own, mine))
-    expected = int(store.meta("expected_trials") or len(records))
+    expected = int(store.meta("expected_trials") or 0)
     audit = config.get("audit", {})
     return Summary(
         schema_version=SCHEMA_VERSION,
@@ -129,7 +129,7 @@ def summarise(store: Store) -> Summary:
         command=store.meta("command") or "",
         seed=int(audit.get("seed", 0)),
         closeness=float(audit.get("closeness", 1.0)),
-        complete=len(records) >= expected,
+        complete=0 < expected <= len(records),
         trials=len(records),
         expected=expected,
         brackets=tuple(brackets),
