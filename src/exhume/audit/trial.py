@@ -90,10 +90,23 @@ def _attacked(
     """Run the attack; one that stops with an error is on record as such, never as a failure."""
     rngs = [stream(t.seed, "attack", t.setting, attack.name, t.target) for t in trials]
     try:
-        return attack.reconstruct_each(releases, knowledge, rngs=rngs)
+        results = attack.reconstruct_each(releases, knowledge, rngs=rngs)
+        for result, one in zip(results, knowledge, strict=True):
+            _require_shape(result, one)
+        return results
     except Exception as error:  # whatever an attack may raise: it is recorded, not hidden
-        message = f"{type(error).__name__}: {error}"[:500]
-        return [nothing(one, Status.CRASHED, message) for one in knowledge]
+        if len(trials) > 1:
+            # One release's error must not stand for its neighbours'.
+            alone = zip(releases, knowledge, trials, strict=True)
+            return [_attacked(attack, [r], [k], [t])[0] for r, k, t in alone]
+        message = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        return [nothing(knowledge[0], Status.CRASHED, message)]
+
+
+def _require_shape(result: Reconstruction, knowledge: Knowledge) -> None:
+    found, expected = result.samples.shape[1:], knowledge.record_shape
+    if found != expected:
+        raise ValueError(f"candidates of shape {found}, a record has shape {expected}")
 
 
 def _record(trial: Trial, result: Reconstruction, scores: Scores) -> Record:
