@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from exhume.arrays import Array
 from exhume.audit.durable import explained, make_folder
 from exhume.audit.files import read_arrays, write_arrays
@@ -262,12 +264,17 @@ def _row(record: Record, versions: Mapping[str, str]) -> tuple[Any, ...]:
         record.label_correct,
         record.confidence,
         record.error_estimate,
-        json.dumps(record.stats, sort_keys=True),
+        json.dumps(record.stats, sort_keys=True, default=_plain),
         record.artefact,
         record.row,
         record.seconds,
         record.baseline,
     )
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers are easily taken for Python's."""
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _record(row: tuple[Any, ...]) -> Record:
