@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from exhume.errors import InputError
 
@@ -94,10 +94,17 @@ class KnowledgeTable(_Table):
     value_range: tuple[float, float] | None = None
 
 
+def _printable(name: str) -> str:
+    """A name stands in tables, in XML and in one-line errors."""
+    if not name.isprintable():
+        raise ValueError("a name must be printable and on one line")
+    return name
+
+
 class SettingTable(_Table):
     """One threat model: data, release and knowledge."""
 
-    name: Annotated[str, Field(min_length=1, max_length=60)] = "audit"
+    name: Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_printable)] = "audit"
     title: str = ""
     targets: Count | None = None
     """How many targets this setting has, where not as many as [audit] says."""
