@@ -183,6 +183,13 @@ class TestContradictions:
         one = '[[setting]]\nname = "a"\ndata = { name = "wine" }\nrelease = { model = "ridge" }\n'
         assert "two settings are called 'a'" in refusal(one + one)
 
+    @pytest.mark.parametrize("name", ["two\\nlines", "bell\\u0007", "\\u001b[31mred", "", "x" * 61])
+    def test_names_that_break_a_line_or_a_file(self, name: str) -> None:
+        text = f'[[setting]]\nname = "{name}"\ndata = {{ name = "wine" }}\n'
+        line = refusal(text + 'release = { model = "ridge" }')
+        assert line.startswith("audit.toml: name: ")
+        assert line.isprintable()
+
     def test_a_name_and_a_file(self) -> None:
         assert "either a name or a file" in refusal(GOOD.replace("[data]", '[data]\nfile = "x"'))
 
