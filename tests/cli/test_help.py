@@ -7,6 +7,7 @@ from pathlib import Path
 from unicodedata import combining, east_asian_width
 
 import pytest
+from tests.audit import small
 from tests.cli.command import execute, invoke
 from typer.main import get_command
 
@@ -68,6 +69,25 @@ def test_list_fits_and_names_what_a_file_can_name(monkeypatch: pytest.MonkeyPatc
         assert name in found.out
     for name in ("logistic", "ridge", "rmse", "ssim", "breast-cancer", "fashion-mnist-small"):
         assert name in found.out
+
+
+def test_data_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found = invoke("data", "--folder", tmp_path)
+    assert found.code == 0
+    assert [line for line in found.out.splitlines() if _width(line) > 80] == []
+
+
+def test_an_audits_table_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    name = "a name as long as it may be, which is sixty characters: 1234"
+    assert len(name) == 60
+    Path("audit.toml").write_text(small.PLAIN.replace("plain", name) + small.audit(2))
+    found = invoke("audit", "audit.toml", "--out", "run", "--workers", "1", "--quiet")
+    assert (found.code, found.err) == (0, "")
+    assert [line for line in found.out.splitlines() if _width(line) > 80] == []
+    assert "100% [16%–100%]" in found.out
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("audit", "--nonsense"), ("gate",)])
