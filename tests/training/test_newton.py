@@ -354,3 +354,22 @@ def test_values_that_overflow_are_refused() -> None:
 def test_no_labels() -> None:
     with pytest.raises(InputError, match="no labels"):
         model(Family.LINEAR).publish(Records(_RNG(0).normal(size=(9, 2))), rng=_RNG(0))
+
+
+def test_a_flat_optimum_is_reached_not_circled() -> None:
+    """Three records fitted to five digits and a weak penalty: steps end in rounding errors.
+
+    The optimum solves λθ = 3·30·σ(−30θ) (the fourth record is at the origin, and says nothing).
+    """
+    from scipy.optimize import brentq
+    from scipy.special import expit
+
+    problem = Problem(
+        Family.LOGISTIC,
+        np.array([[30.0], [30.0], [30.0], [0.0]]),
+        np.array([[1.0], [1.0], [1.0], [0.0]]),
+        np.ones(4),
+        np.array([1e-3]),
+    )
+    expected = brentq(lambda t: 1e-3 * t - 90.0 * expit(-30.0 * t), 0.0, 1.0, xtol=1e-15)
+    assert minimise(problem)[0, 0] == pytest.approx(expected, rel=1e-10)
