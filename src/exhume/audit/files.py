@@ -52,7 +52,7 @@ def write_arrays(path: Path, arrays: dict[str, Array]) -> None:
 
     from exhume.audit.durable import write_bytes
 
-    write_bytes(path, save({name: np.ascontiguousarray(a) for name, a in arrays.items()}))
+    write_bytes(path, save({name: np.asarray(a, order="C") for name, a in arrays.items()}))
 
 
 def _safetensors(path: Path) -> dict[str, Array]:
