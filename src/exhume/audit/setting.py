@@ -83,9 +83,11 @@ class Setting:
             return [self.given for _ in indices]
         assert self.targets is not None
         rngs = [stream(seed, "training", self.name, index) for index in indices]
-        return self.mechanism.publish_each(
-            self.fixed_set, self.targets.take(list(indices)), rngs=rngs
-        )
+        targets = self.targets.take(list(indices))
+        try:
+            return self.mechanism.publish_each(self.fixed_set, targets, rngs=rngs)
+        except InputError as error:
+            raise InputError(f"setting {self.name!r}: {error}") from None
 
     def _attributes(self, truth: Records | None) -> KnownAttributes | None:
         if truth is None or not self.known_columns:
