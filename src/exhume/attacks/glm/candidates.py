@@ -10,7 +10,7 @@ from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import nothing
 from exhume.attacks.glm import equations, posterior
 from exhume.attacks.glm.checks import contradiction
-from exhume.attacks.glm.displaced import Hypothesis, displaced, explain
+from exhume.attacks.glm.displaced import Hypothesis, descend, displaced, explain
 from exhume.attacks.glm.reading import Reading, label_of
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -259,6 +259,11 @@ def _displacements(
 ) -> list[Candidate]:
     """One output and noisy parameters: explain where the target has moved them, label by label."""
     shared = displaced(reading)
+    if shared is None:
+        return closed
+    # Without intercept two lengths may explain the release: where both are sharp, both are kept.
+    sharp = all(c.error <= 0.1 * np.sqrt(reading.prior.variance) for c in closed)
+    apart = sharp and not reading.model.intercept
     free_response = not reading.model.family.classifies and knowledge.labels is None
     found = []
     for response in _responses(reading, knowledge):
@@ -271,16 +276,17 @@ def _displacements(
         )
         guesses = [
             (
-                _bounded(reading, c.x) if reading.model.family.classifies else c.x,
+                _bounded(reading, c.x) if reading.model.family.classifies and not sharp else c.x,
                 float(c.response[0]),
             )
             for c in closed
             if free_response or np.array_equal(c.response, response)
         ]
-        fit = explain(shared, hypothesis, guesses)
-        cost = fit.cost - np.log(_frequency(reading, response))
-        cost += _out_of_range(reading, knowledge, fit.x)
-        found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
+        fits = [descend(shared, hypothesis, *guess) for guess in guesses] if apart else []
+        for fit in fits or [explain(shared, hypothesis, guesses)]:
+            cost = fit.cost - np.log(_frequency(reading, response))
+            cost += _out_of_range(reading, knowledge, fit.x)
+            found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
     return _distinct(found)
 
 

@@ -46,18 +46,25 @@ class Displaced:
     gram: FloatArray
 
 
-def displaced(reading: Reading) -> Displaced:
-    """Invert the fixed set's Hessian and put everything in units of the noise."""
-    inverse = np.linalg.inv(reading.problem.hessian(reading.theta))
+def displaced(reading: Reading) -> Displaced | None:
+    """Invert the fixed set's Hessian and put everything in units of the noise.
+
+    None where it has no inverse: at such parameters the fixed set decides nothing.
+    """
+    try:
+        inverse = np.linalg.inv(reading.problem.hessian(reading.theta))
+    except np.linalg.LinAlgError:
+        return None
     deviation = np.sqrt(
         reading.theta_deviation[:, 0] ** 2
         + reading.gradient_deviation**2 * np.sum(inverse**2, axis=1)
     )
     moved = inverse @ reading.gradient[:, 0]
     whitened = inverse / deviation[:, None]
-    return Displaced(
-        reading, inverse, moved, whitened, moved / deviation, np.asarray(whitened.T @ whitened)
-    )
+    gram = np.asarray(whitened.T @ whitened)
+    if not (np.isfinite(gram).all() and np.isfinite(moved).all()):
+        return None
+    return Displaced(reading, inverse, moved, whitened, moved / deviation, gram)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +103,12 @@ def explain(
     starts += [(np.where(hypothesis.fixed, hypothesis.values, x), y) for x, y in guesses]
     starts.sort(key=lambda start: _cost(shared, hypothesis, *start))
     return _polished(shared, hypothesis, *starts[0], free)
+
+
+def descend(shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float) -> Fit:
+    """Return the most probable target near ``x``."""
+    start = np.where(hypothesis.fixed, hypothesis.values, x)
+    return _polished(shared, hypothesis, start, response, np.flatnonzero(~hypothesis.fixed))
 
 
 def _drawn_in(alphas: FloatArray, best: int) -> FloatArray:
@@ -171,9 +184,12 @@ def _rung(shared: Displaced, hypothesis: Hypothesis, alpha: float, free: Array) 
         give = float(slopes @ along)
         score = float(_row(shared, x) @ shared.reading.theta[:, 0])
         wanted, pace = _score_at(shared, hypothesis, x, alpha, near=score)
-        x[free] += along * (wanted - score) / give
-        plane = along / np.sqrt(give)
-        log_weight += -0.5 * np.log(give) + np.log(max(abs(pace), 1e-300))
+        # Slopes that are all 0 (rounded away) leave the score, and so x, where it is.
+        if give > 0.0:
+            x[free] += along * (wanted - score) / give
+            plane = along / np.sqrt(give)
+            log_weight += -0.5 * np.log(give)
+        log_weight += np.log(max(abs(pace), 1e-300))
     missed = alpha * (shared.whitened @ _row(shared, x)) - shared.seen
     away = x - prior.mean
     log_weight -= 0.5 * float(missed @ missed) + 0.5 * float(away @ prior.precision @ away)
