@@ -17,7 +17,7 @@ from scipy.linalg.lapack import dtrtri
 from scipy.special import logsumexp
 
 from exhume.arrays import Array, FloatArray
-from exhume.attacks.glm.posterior import Fit, Prior
+from exhume.attacks.glm.posterior import Fit, Prior, sturdy_factor
 from exhume.attacks.glm.reading import Reading
 from exhume.training.families import Family
 
@@ -288,7 +288,7 @@ def _polished(
     for _ in range(_POLISH):
         hessian, slope = _normal_equations(shared, hypothesis, x, response, free)
         damped = hessian + damping * np.diag(np.diag(hessian))
-        step = cho_solve(cho_factor(damped, check_finite=False), slope)
+        step = cho_solve(sturdy_factor(damped), slope)
         new_x, new_response = x.copy(), response
         new_x[free] -= step[: len(free)]
         if hypothesis.response is None:
@@ -303,7 +303,7 @@ def _polished(
             converged = True
             break
     hessian, _ = _normal_equations(shared, hypothesis, x, response, free)
-    factor = cho_factor(hessian, lower=True)
+    factor = sturdy_factor(hessian)
     variance = np.zeros(len(x))
     variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
     # A point that the noise can't explain is not where the target is: its own doubt must show.

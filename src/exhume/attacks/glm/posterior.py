@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from exhume.arrays import Array, FloatArray
 from exhume.training.families import Family
@@ -98,7 +98,7 @@ def fit(noisy: Noisy, start: FloatArray, response: FloatArray, *, free_response:
         damping = max(damping * 0.1, 1e-16)
         hessian, slope = _normal_equations(noisy, x, y, free, free_response)
     hessian, _ = _normal_equations(noisy, x, y, free, free_response)
-    factor = cho_factor(hessian, lower=True)
+    factor = sturdy_factor(hessian)
     variance = np.zeros(len(x))
     variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
     volume = float(np.sum(np.log(np.diag(factor[0]))))
@@ -173,4 +173,16 @@ def _normal_equations(
 
 def _damped_solve(hessian: FloatArray, damping: float, slope: FloatArray) -> FloatArray:
     damped = hessian + damping * np.diag(np.diag(hessian) + 1e-300)
-    return np.asarray(cho_solve(cho_factor(damped, check_finite=False), slope))
+    return np.asarray(cho_solve(sturdy_factor(damped), slope))
+
+
+def sturdy_factor(hessian: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the Cholesky factor; at absurd parameters rounding alone can cost it its existence."""
+    diagonal = np.diag(np.diag(hessian))
+    for doubt in (0.0, 1e-14, 1e-11, 1e-8):
+        try:
+            factor, lower = cho_factor(hessian + doubt * diagonal, lower=True, check_finite=False)
+        except LinAlgError:
+            continue
+        return factor, lower
+    return np.sqrt(diagonal), True
