@@ -186,6 +186,17 @@ class AttackContract:
             )
         assert_well_formed(found, case.knowledge[0])
 
+    @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3, 1e6])
+    def test_random_numbers_are_answered(self, attack: Attack, case: Case, size: float) -> None:
+        """A release that no training ever made gets a well-formed answer too."""
+        rng = np.random.default_rng(0)
+        for _ in range(2):
+            release = _replaced(case.releases[0], size, rng)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = attack.reconstruct(release, case.knowledge[0], rng=0)
+            assert_well_formed(found, case.knowledge[0])
+
 
 def assert_identical(one: Reconstruction, other: Reconstruction) -> None:
     """Bit for bit."""
@@ -263,7 +274,16 @@ def _poisoned(release: Release, which: int, value: float) -> Release:
     return _rebuilt(release, arrays)
 
 
+_OWN = ("queries", "scaler.count")
+"""What the adversary brings itself, or checks against what it knows."""
+
+
 def _multiplied(release: Release, factor: float) -> Release:
-    """The release with its numbers scaled; queries and counts are the adversary's own."""
-    own = ("queries", "scaler.count")
-    return _rebuilt(release, [a if n in own else a * factor for n, a in release.arrays()])
+    return _rebuilt(release, [a if n in _OWN else a * factor for n, a in release.arrays()])
+
+
+def _replaced(release: Release, size: float, rng: np.random.Generator) -> Release:
+    return _rebuilt(
+        release,
+        [a if n in _OWN else size * rng.normal(size=a.shape) for n, a in release.arrays()],
+    )
