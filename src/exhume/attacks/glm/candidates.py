@@ -395,7 +395,9 @@ def to_model_units(reading: Reading, x: FloatArray) -> FloatArray:
 
 def _report(reading: Reading, knowledge: Knowledge, found: list[Candidate]) -> Reconstruction:
     scale = reading.scaler["scaler.scale"] if reading.scaler else 1.0
-    errors = np.array([np.sqrt(np.mean((c.deviation * scale) ** 2)) for c in found])
+    # An estimate too large for a number is infinite, and says enough.
+    with np.errstate(over="ignore"):
+        errors = np.array([np.sqrt(np.mean((c.deviation * scale) ** 2)) for c in found])
     spread = float(np.sqrt(np.mean(scale**2 * np.ones(len(found[0].x)) * reading.prior.variance)))
     confidence = _shares(found)
     contradicted = contradiction(reading, knowledge)
