@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,6 +65,14 @@ class SettingFacts:
 
 def measure(plan: Plan, index: int) -> SettingFacts:
     """Measure a setting; takes one pass over its pool and a few releases."""
+    from threadpoolctl import threadpool_limits
+
+    # One thread, as in a trial: the same figures on any machine, and no cores fought over.
+    with threadpool_limits(limits=1):
+        return _measured(plan, index)
+
+
+def _measured(plan: Plan, index: int) -> SettingFacts:
     setting, yard = plan.setting(index), yardstick(plan, index)
     oracle = yard.oracle
     event = setting.mechanism.event(len(setting.fixed_set) + 1)
@@ -178,8 +185,3 @@ def _unit(setting: Setting) -> str:
         return "root mean square, in standard deviations of each column of the known records"
     low, high = setting.value_range
     return f"root mean square, on values from {low:g} to {high:g}"
-
-
-def names_of(facts: Sequence[SettingFacts]) -> list[str]:
-    """The settings' names, in order."""
-    return [fact.name for fact in facts]
