@@ -27,6 +27,8 @@ _FINER_RUNGS = 6
 _ROUNDS = 7
 _SPREAD_OUT = 2.0
 """Rungs that must share the weight before the ladder counts as the posterior."""
+_EXPLAINED = 10.0
+"""A mean squared misfit that noise may leave, in units of its own."""
 _NEGLIGIBLE_GAIN = 1e-8
 
 
@@ -91,16 +93,19 @@ def explain(
     that none ever share it, the mode is polished instead.
     """
     free = np.flatnonzero(~hypothesis.fixed)
+    starts = [(np.where(hypothesis.fixed, hypothesis.values, x), y) for x, y in guesses]
+    # Rungs may also share the weight of what none explains: no worse than the guesses, then.
+    misfits = [float(np.mean(_missed(shared, hypothesis, *start) ** 2)) for start in starts]
+    explained = max(_EXPLAINED, min(misfits, default=np.inf))
     alphas = _alphas(shared, hypothesis)
     for _ in range(_ROUNDS):
         rungs = [_rung(shared, hypothesis, alpha, free) for alpha in alphas]
         share = _shares(rungs)
-        if 1.0 / float(share @ share) >= _SPREAD_OUT:
+        best = rungs[int(np.argmax(share))]
+        if 1.0 / float(share @ share) >= _SPREAD_OUT and best.misfit <= explained:
             return _mixture(rungs, share)
         alphas = _drawn_in(alphas, int(np.argmax(share)))
-    best = rungs[int(np.argmax(share))]
-    starts = [(best.x, best.response)]
-    starts += [(np.where(hypothesis.fixed, hypothesis.values, x), y) for x, y in guesses]
+    starts.append((best.x, best.response))
     starts.sort(key=lambda start: _cost(shared, hypothesis, *start))
     return _polished(shared, hypothesis, *starts[0], free)
 
@@ -136,7 +141,8 @@ class _Rung:
     """The posterior at one α: mean of x, the response, and the log of its weight.
 
     ``factor`` is the Cholesky factor of the precision of the ``free`` features; ``plane`` the
-    direction in which the fixed score takes their freedom away.
+    direction in which the fixed score takes their freedom away; ``misfit`` the mean square of what
+    stays unexplained, in units of the noise.
     """
 
     x: FloatArray
@@ -145,6 +151,7 @@ class _Rung:
     factor: FloatArray
     free: Array
     plane: FloatArray
+    misfit: float
 
     def variance(self) -> FloatArray:
         """The variance of each feature."""
@@ -193,7 +200,8 @@ def _rung(shared: Displaced, hypothesis: Hypothesis, alpha: float, free: Array) 
     missed = alpha * (shared.whitened @ _row(shared, x)) - shared.seen
     away = x - prior.mean
     log_weight -= 0.5 * float(missed @ missed) + 0.5 * float(away @ prior.precision @ away)
-    return _Rung(x, response, float(log_weight), factor[0], free, plane)
+    misfit = float(np.mean(missed**2))
+    return _Rung(x, response, float(log_weight), factor[0], free, plane, misfit)
 
 
 def _score_at(
@@ -265,9 +273,16 @@ def _alpha(
     return alpha, np.asarray((d_above - alpha * d_below) / below), hypothesis.weight / below
 
 
-def _cost(shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float) -> float:
+def _missed(
+    shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float
+) -> FloatArray:
+    """What a target leaves unexplained of each parameter's displacement, in units of its noise."""
     alpha, _, _ = _alpha(shared, hypothesis, x, response)
-    missed = alpha * (shared.whitened @ _row(shared, x)) - shared.seen
+    return np.asarray(alpha * (shared.whitened @ _row(shared, x)) - shared.seen)
+
+
+def _cost(shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float) -> float:
+    missed = _missed(shared, hypothesis, x, response)
     away = x - hypothesis.prior.mean
     cost = 0.5 * float(missed @ missed) + 0.5 * float(away @ hypothesis.prior.precision @ away)
     if hypothesis.response is None:
@@ -307,8 +322,7 @@ def _polished(
     variance = np.zeros(len(x))
     variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
     # A point that the noise can't explain is not where the target is: its own doubt must show.
-    alpha, _, _ = _alpha(shared, hypothesis, x, response)
-    missed = alpha * (shared.whitened @ _row(shared, x)) - shared.seen
+    missed = _missed(shared, hypothesis, x, response)
     variance *= max(1.0, float(np.mean(missed**2)))
     volume = float(np.sum(np.log(np.diag(factor[0])))) - hypothesis.prior.log_volume
     return Fit(x, np.array([response]), cost + volume, variance, converged)
