@@ -175,3 +175,18 @@ def test_no_intercept_from_answers() -> None:
     training = Answers(without_intercept(Family.LOGISTIC), _queries(9))
     trials = attacked(training, records(Family.LOGISTIC, count=120), 15, labels_known=True)
     assert (trials.best_relative_errors <= 1e-7).all()
+
+
+def test_saturated_probabilities_are_weighed_as_such() -> None:
+    """d + 1 answers and no more: far from the boundary a probability tells its score less well."""
+    queries = 12.0 * _queries(5)
+    training = Answers(model(Family.LOGISTIC), queries, Answer.PROBABILITIES)
+    trials = attacked(training, records(Family.LOGISTIC, count=140), 40)
+    ratio = trials.estimates / trials.errors
+    assert np.mean((ratio > 1 / 30) & (ratio < 30)) >= 0.9
+    near = attacked(
+        Answers(model(Family.LOGISTIC), _queries(5), Answer.PROBABILITIES),
+        records(Family.LOGISTIC, count=140),
+        40,
+    )
+    assert np.median(trials.errors) > 10 * np.median(near.errors)
