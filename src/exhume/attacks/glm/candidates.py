@@ -35,8 +35,9 @@ class Candidate:
 
     @property
     def error(self) -> float:
-        """The root mean square of the deviations."""
-        return float(np.sqrt(np.mean(self.deviation**2)))
+        """The root mean square of the deviations; a hopeless one may overflow to infinity."""
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(np.mean(self.deviation**2)))
 
 
 def answer(reading: Reading, knowledge: Knowledge) -> Reconstruction:
