@@ -103,7 +103,7 @@ def explain(
         share = _shares(rungs)
         best = rungs[int(np.argmax(share))]
         if 1.0 / float(share @ share) >= _SPREAD_OUT and best.misfit <= explained:
-            return _mixture(rungs, share)
+            return _mixture(rungs, share, hypothesis.prior)
         alphas = _drawn_in(alphas, int(np.argmax(share)))
     starts.append((best.x, best.response))
     starts.sort(key=lambda start: _cost(shared, hypothesis, *start))
@@ -125,7 +125,7 @@ def _drawn_in(alphas: FloatArray, best: int) -> FloatArray:
     return np.asarray(np.sign(alphas[best]) * np.geomspace(low, high, _FINER_RUNGS))
 
 
-def _mixture(rungs: Sequence[_Rung], share: FloatArray) -> Fit:
+def _mixture(rungs: Sequence[_Rung], share: FloatArray, prior: Prior) -> Fit:
     x = share @ np.stack([rung.x for rung in rungs])
     variance = np.zeros(len(x))
     for weight, rung in zip(share, rungs, strict=True):
@@ -133,7 +133,16 @@ def _mixture(rungs: Sequence[_Rung], share: FloatArray) -> Fit:
             variance += weight * (rung.variance() + (rung.x - x) ** 2)
     response = float(share @ np.array([rung.response for rung in rungs]))
     cost = -float(logsumexp([rung.log_weight for rung in rungs]))
+    free = rungs[0].free
+    misfit = float(share @ np.array([rung.misfit for rung in rungs]))
+    variance[free] = _doubted(variance, misfit, prior, x)[free]
     return Fit(x, np.array([response]), cost, variance, True)
+
+
+def _doubted(variance: FloatArray, misfit: float, prior: Prior, x: FloatArray) -> FloatArray:
+    """The variance of a point that the noise explains badly: more, up to what the prior allows."""
+    most = np.maximum(variance, prior.variance + (x - prior.mean) ** 2)
+    return np.asarray(np.minimum(variance * max(1.0, misfit), most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,9 +330,8 @@ def _polished(
     factor = sturdy_factor(hessian)
     variance = np.zeros(len(x))
     variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
-    # A point that the noise can't explain is not where the target is: its own doubt must show.
-    missed = _missed(shared, hypothesis, x, response)
-    variance *= max(1.0, float(np.mean(missed**2)))
+    misfit = float(np.mean(_missed(shared, hypothesis, x, response) ** 2))
+    variance[free] = _doubted(variance, misfit, hypothesis.prior, x)[free]
     volume = float(np.sum(np.log(np.diag(factor[0])))) - hypothesis.prior.log_volume
     return Fit(x, np.array([response]), cost + volume, variance, converged)
 
