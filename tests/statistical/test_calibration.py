@@ -22,8 +22,9 @@ def _rounded(family: Family, decimals: int) -> Mechanism:
     return Rounding(model(family), decimals)
 
 
-def _trials(mechanism: Mechanism, family: Family, *, labels_known: bool) -> Trials:
-    return attacked(mechanism, records(family, count=180), 40, labels_known=labels_known)
+def _trials(mechanism: Mechanism, family: Family, *, labels_known: bool, count: int = 40) -> Trials:
+    data = records(family, count=140 + count)
+    return attacked(mechanism, data, count, labels_known=labels_known)
 
 
 def _mean_square(values: np.ndarray) -> float:
@@ -64,9 +65,9 @@ def test_estimates_keep_pace_with_errors(name: str, labels_known: bool) -> None:
 
 
 @pytest.mark.parametrize("family", [Family.LINEAR, Family.POISSON], ids=["linear", "poisson"])
-@pytest.mark.parametrize("decimals", [3, 4, 5])
+@pytest.mark.parametrize("decimals", [3, 4])
 def test_knowing_the_label_does_no_harm(family: Family, decimals: int) -> None:
     mechanism = _rounded(family, decimals)
-    told = _trials(mechanism, family, labels_known=True)
-    blind = _trials(mechanism, family, labels_known=False)
+    told = _trials(mechanism, family, labels_known=True, count=60)
+    blind = _trials(mechanism, family, labels_known=False, count=60)
     assert _mean_square(told.errors) <= 1.1 * _mean_square(blind.errors)

@@ -144,6 +144,19 @@ def test_the_posterior_beside_importance_sampling(noise: float) -> None:
     np.testing.assert_allclose(np.sqrt(fit.variance), deviation, rtol=0.4)
 
 
+@families
+def test_more_noise_than_was_stated_shows(family: Family) -> None:
+    """Parameters off by a hundred times what was stated: the attack's own doubt grows with it."""
+    reading, target = _reading(family, noise=1e-3)
+    boastful = replace(reading, theta_deviation=0.01 * reading.theta_deviation)
+    y = float(target.labels[0])
+    fit = displaced.explain(
+        displaced.displaced(boastful), _hypothesis(boastful, y), [(target.x[0], y)]
+    )
+    error = np.sqrt(np.mean((fit.x - target.x[0]) ** 2))
+    assert error <= 10.0 * np.sqrt(np.mean(fit.variance))
+
+
 def test_parameters_that_decide_nothing() -> None:
     """Saturated beyond double precision, an unpenalised intercept has no curvature left."""
     reading, _ = _reading(Family.LOGISTIC, noise=0.1)
