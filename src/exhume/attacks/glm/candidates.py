@@ -11,6 +11,14 @@ from exhume.attacks.base import nothing
 from exhume.attacks.glm import equations, posterior
 from exhume.attacks.glm.checks import contradiction
 from exhume.attacks.glm.displaced import Hypothesis, descend, displaced, explain
+from exhume.attacks.glm.labels import (
+    class_response,
+    frequency,
+    known_response,
+    label_weight,
+    responses,
+    snapped,
+)
 from exhume.attacks.glm.reading import Reading, label_of
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -90,7 +98,7 @@ def _from_scaler(reading: Reading, knowledge: Knowledge) -> Candidate | None:
     row = np.concatenate([[1.0], x]) if reading.model.intercept else x
     c = reading.gradient.T @ row / max(float(row @ row), 1e-300)
     response = reading.model.family.mean(row @ reading.theta) + c / knowledge.target_weight
-    return Candidate(x, _snapped(reading, response), deviation, 0.0, "scaler's mean")
+    return Candidate(x, snapped(reading, response), deviation, 0.0, "scaler's mean")
 
 
 def _from_gradient(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
@@ -118,13 +126,13 @@ def _closed_forms(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
         return _scaled_to_attributes(reading, knowledge)
     return [
         _candidate(reading, knowledge, solution, response)
-        for response in _responses(reading, knowledge)
+        for response in responses(reading, knowledge)
         for solution in equations.without_intercept(
             reading.model.family,
             reading.theta,
             reading.gradient,
             float(response[0]),
-            _weight(reading, knowledge, response),
+            label_weight(reading, knowledge, response),
         )
     ]
 
@@ -134,16 +142,16 @@ def _with_intercept(
 ) -> Candidate:
     """Recover the label, snap it to a class, and refine x with the label known."""
     family = reading.model.family
-    known = _known_response(reading, knowledge)
+    known = known_response(reading, knowledge)
     score = np.concatenate([[1.0], solution.x]) @ reading.theta
     if known is None and not family.classifies:
         response = family.mean(score) + solution.c / knowledge.target_weight
         deviation = np.sqrt(1.0 + solution.x**2) * reading.coordinate_deviation
         deviation = deviation / np.linalg.norm(solution.c)
         return Candidate(solution.x, response, deviation, 0.0, "closed form")
-    response = known if known is not None else _class_response(reading, solution.c)
+    response = known if known is not None else class_response(reading, solution.c)
     if family is not Family.MULTINOMIAL:
-        weight = _weight(reading, knowledge, response)
+        weight = label_weight(reading, knowledge, response)
         solution = equations.refined_residual(
             family, reading.theta, reading.gradient, float(response[0]), weight
         )
@@ -173,11 +181,11 @@ def _implausibility(
     """
     prior = reading.prior_of(response)
     away = solution.x - prior.mean
-    cost = 0.5 * float(away @ prior.precision @ away) - float(np.log(_frequency(reading, response)))
+    cost = 0.5 * float(away @ prior.precision @ away) - float(np.log(frequency(reading, response)))
     if reading.model.family is Family.MULTINOMIAL:
         return cost
     c, score = float(solution.c[0]), solution.x @ reading.theta
-    weight = _weight(reading, knowledge, response)
+    weight = label_weight(reading, knowledge, response)
     bend = c - weight * float(reading.model.family.slope(score)[0] * score[0])
     return cost + (len(away) - 1) * float(np.log(abs(c))) + float(np.log(max(abs(bend), 1e-300)))
 
@@ -185,9 +193,9 @@ def _implausibility(
 def _directions(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
     """Several outputs and no intercept: only the right label explains the gradient's length."""
     tries = []
-    for response in _responses(reading, knowledge):
+    for response in responses(reading, knowledge):
         solution, misfit = equations.without_intercept_multinomial(
-            reading.theta, reading.gradient, response, _weight(reading, knowledge, response)
+            reading.theta, reading.gradient, response, label_weight(reading, knowledge, response)
         )
         tries.append((misfit, _candidate(reading, knowledge, solution, response)))
     best = min(misfit for misfit, _ in tries)
@@ -225,14 +233,14 @@ def _most_probable(
         return _displacements(reading, knowledge, fixed, values, closed)
     free_response = not reading.model.family.classifies and knowledge.labels is None
     precision, found = reading.precision(), []
-    for response in _responses(reading, knowledge):
+    for response in responses(reading, knowledge):
         prior = reading.prior_of(response)
         noisy = posterior.Noisy(
             reading.model.family,
             reading.theta,
             reading.gradient,
             precision,
-            _weight(reading, knowledge, response),
+            label_weight(reading, knowledge, response),
             prior,
             fixed,
             reading.model.intercept,
@@ -245,7 +253,7 @@ def _most_probable(
         ]
         for start, guess in starts:
             fit = posterior.fit(noisy, start, guess, free_response=free_response)
-            cost = fit.cost - np.log(_frequency(reading, response))
+            cost = fit.cost - np.log(frequency(reading, response))
             cost += _out_of_range(reading, knowledge, fit.x)
             found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
     return _distinct(found)
@@ -267,11 +275,11 @@ def _displacements(
     apart = sharp and not reading.model.intercept
     free_response = not reading.model.family.classifies and knowledge.labels is None
     found = []
-    for response in _responses(reading, knowledge):
+    for response in responses(reading, knowledge):
         hypothesis = Hypothesis(
             reading.prior_of(response),
             None if free_response else float(response[0]),
-            _weight(reading, knowledge, response),
+            label_weight(reading, knowledge, response),
             fixed,
             values,
         )
@@ -285,7 +293,7 @@ def _displacements(
         ]
         fits = [descend(shared, hypothesis, *guess) for guess in guesses] if apart else []
         for fit in fits or [explain(shared, hypothesis, guesses)]:
-            cost = fit.cost - np.log(_frequency(reading, response))
+            cost = fit.cost - np.log(frequency(reading, response))
             cost += _out_of_range(reading, knowledge, fit.x)
             found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
     return _distinct(found)
@@ -302,58 +310,6 @@ def _distinct(found: list[Candidate]) -> list[Candidate]:
         if all(distance > tolerance for distance in apart):
             kept.append(candidate)
     return kept
-
-
-def _responses(reading: Reading, knowledge: Knowledge) -> list[FloatArray]:
-    """The responses to try: the one known, every class, or the mean as a start."""
-    known = _known_response(reading, knowledge)
-    if known is not None:
-        return [known]
-    match reading.model.family:
-        case Family.LOGISTIC:
-            return [np.array([0.0]), np.array([1.0])]
-        case Family.MULTINOMIAL:
-            return list(np.eye(reading.model.outputs))
-        case _:
-            return [np.array([reading.prior.response_mean])]
-
-
-def _known_response(reading: Reading, knowledge: Knowledge) -> FloatArray | None:
-    if knowledge.labels is None:
-        return None
-    return np.asarray(reading.model.responses(knowledge.labels)[0])
-
-
-def _class_response(reading: Reading, c: FloatArray) -> FloatArray:
-    """The class that a residual belongs to: only the true class's entry is positive."""
-    if reading.model.family is Family.LOGISTIC:
-        return np.array([float(c[0] > 0)])
-    return np.asarray(np.eye(len(c))[int(np.argmax(c))])
-
-
-def _snapped(reading: Reading, response: FloatArray) -> FloatArray:
-    if reading.model.family is Family.LOGISTIC:
-        return np.array([float(response[0] > 0.5)])
-    if reading.model.family is Family.MULTINOMIAL:
-        return np.asarray(np.eye(len(response))[int(np.argmax(response))])
-    return response
-
-
-def _weight(reading: Reading, knowledge: Knowledge, response: FloatArray) -> float:
-    weights = reading.model.class_weights
-    if weights is None:
-        return knowledge.target_weight
-    logistic = reading.model.family is Family.LOGISTIC
-    index = int(response[0] > 0.5) if logistic else int(np.argmax(response))
-    return knowledge.target_weight * weights[index]
-
-
-def _frequency(reading: Reading, response: FloatArray) -> float:
-    """How common the response's class is in the fixed set (1 where there are no classes)."""
-    if not reading.model.family.classifies:
-        return 1.0
-    same = np.all(reading.problem.responses == response, axis=1)
-    return float((same.sum() + 1.0) / (len(same) + 1.0))
 
 
 def _bounded(reading: Reading, x: FloatArray) -> FloatArray:

@@ -1,0 +1,65 @@
+"""Labels of a target as an attack handles them: which to try, how common, how heavy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exhume.arrays import FloatArray
+from exhume.attacks.glm.reading import Reading
+from exhume.knowledge import Knowledge
+from exhume.training.families import Family
+
+
+def responses(reading: Reading, knowledge: Knowledge) -> list[FloatArray]:
+    """The responses to try: the one known, every class, or the mean as a start."""
+    known = known_response(reading, knowledge)
+    if known is not None:
+        return [known]
+    match reading.model.family:
+        case Family.LOGISTIC:
+            return [np.array([0.0]), np.array([1.0])]
+        case Family.MULTINOMIAL:
+            return list(np.eye(reading.model.outputs))
+        case _:
+            return [np.array([reading.prior.response_mean])]
+
+
+def known_response(reading: Reading, knowledge: Knowledge) -> FloatArray | None:
+    """The response of the label that the adversary knows, or None."""
+    if knowledge.labels is None:
+        return None
+    return np.asarray(reading.model.responses(knowledge.labels)[0])
+
+
+def class_response(reading: Reading, c: FloatArray) -> FloatArray:
+    """The class that a residual belongs to: only the true class's entry is positive."""
+    if reading.model.family is Family.LOGISTIC:
+        return np.array([float(c[0] > 0)])
+    return np.asarray(np.eye(len(c))[int(np.argmax(c))])
+
+
+def snapped(reading: Reading, response: FloatArray) -> FloatArray:
+    """The nearest response that a class has; a regression's is left as it is."""
+    if reading.model.family is Family.LOGISTIC:
+        return np.array([float(response[0] > 0.5)])
+    if reading.model.family is Family.MULTINOMIAL:
+        return np.asarray(np.eye(len(response))[int(np.argmax(response))])
+    return response
+
+
+def label_weight(reading: Reading, knowledge: Knowledge, response: FloatArray) -> float:
+    """The weight in training of a target with this response."""
+    weights = reading.model.class_weights
+    if weights is None:
+        return knowledge.target_weight
+    logistic = reading.model.family is Family.LOGISTIC
+    index = int(response[0] > 0.5) if logistic else int(np.argmax(response))
+    return knowledge.target_weight * weights[index]
+
+
+def frequency(reading: Reading, response: FloatArray) -> float:
+    """How common the response's class is in the fixed set (1 where there are no classes)."""
+    if not reading.model.family.classifies:
+        return 1.0
+    same = np.all(reading.problem.responses == response, axis=1)
+    return float((same.sum() + 1.0) / (len(same) + 1.0))
