@@ -103,8 +103,8 @@ def test_the_label_is_recovered_and_a_given_one_kept(family: Family) -> None:
 def test_a_known_label_sharpens_a_blurred_release() -> None:
     """With y known the residual has one unknown less (ERRATA: the bound with y known)."""
     data, training = table("breast cancer"), GLM(Family.LOGISTIC, Penalty(10.0), classes=(0, 1))
-    blind = attacked(Rounding(training, 5), data, 60)
-    told = attacked(Rounding(training, 5), data, 60, labels_known=True)
+    blind = attacked(Rounding(training, 5), data, 30)
+    told = attacked(Rounding(training, 5), data, 30, labels_known=True)
     assert told.labels_right.all()
     assert np.mean(np.minimum(told.errors, 1) ** 2) <= np.mean(np.minimum(blind.errors, 1) ** 2)
 

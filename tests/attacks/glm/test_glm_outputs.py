@@ -70,7 +70,7 @@ def test_real_tables_from_answers() -> None:
         queries = probes(data, 60, rng=np.random.default_rng(1))
         inner = GLM(family, Penalty(10.0), classes=classes)
         for answer in (Answer.SCORES, Answer.PROBABILITIES):
-            trials = attacked(Answers(inner, queries, answer), data, 20)
+            trials = attacked(Answers(inner, queries, answer), data, 12)
             assert np.mean(trials.relative_errors <= 1e-6) >= 0.9
             ratio = trials.estimates / trials.errors
             assert np.mean((ratio > 1 / 30) & (ratio < 30)) >= 0.95
