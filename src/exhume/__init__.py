@@ -10,7 +10,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from exhume import attacks, audit, bounds, data, defences, metrics, report, sklearn, training
+    from exhume import (
+        attacks,
+        audit,
+        bounds,
+        data,
+        defences,
+        metrics,
+        models,
+        report,
+        sklearn,
+        training,
+    )
     from exhume.errors import ExhumeError, InputError, StoreError
     from exhume.knowledge import Knowledge, KnownAttributes
     from exhume.mechanism import Mechanism
@@ -41,6 +52,7 @@ __all__ = [
     "data",
     "defences",
     "metrics",
+    "models",
     "report",
     "sklearn",
     "training",

@@ -13,7 +13,7 @@ from exhume.audit.setting import Setting
 from exhume.audit.threat import threat_model
 from exhume.defences.base import undefended
 from exhume.release import Weights
-from exhume.training import GLM
+from exhume.training import Model
 
 CLOSENESS = tuple(np.round(np.geomspace(0.02, 2.0, 25), 4).tolist())
 """Where the bound is drawn: fractions of the distance to the nearest known record."""
@@ -170,14 +170,14 @@ def _prior_samples(plan: Plan, index: int, setting: Setting) -> tuple[Any, Any]:
 def _utility(setting: Setting, seed: int) -> tuple[str, float | None]:
     """How good the released models are on records that nobody used."""
     model = undefended(setting.mechanism)
-    if not isinstance(model, GLM) or setting.reserve is None or setting.given is not None:
+    if not isinstance(model, Model) or setting.reserve is None or setting.given is not None:
         return "", None
     indices = range(min(_UTILITY_RELEASES, setting.size))
     releases = setting.releases(list(indices), seed)
     scores = [model.score(r, setting.reserve) for r in releases if isinstance(r, Weights)]
     if not scores:
         return "", None
-    return ("accuracy" if model.family.classifies else "R²"), float(np.mean(scores))
+    return ("accuracy" if model.classes is not None else "R²"), float(np.mean(scores))
 
 
 def _unit(setting: Setting) -> str:

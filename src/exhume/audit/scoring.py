@@ -17,7 +17,8 @@ from exhume.errors import InputError
 from exhume.metrics import RMSE, Metric, Oracle, lpips_unavailable, make, nearest_neighbours
 from exhume.metrics.names import names
 from exhume.reconstruction import Reconstruction
-from exhume.training import GLM, Answers, Family
+from exhume.release import Weights
+from exhume.training import Answers, Model
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _classifier(setting: Setting) -> _Classifier | None:
     model = undefended(setting.mechanism)
     if isinstance(model, Answers):
         model = undefended(model.inner)
-    if not isinstance(model, GLM) or not model.family.classifies or setting.given is not None:
+    if not isinstance(model, Model) or model.classes is None or setting.given is not None:
         return None
     return _Classifier(model, setting)
 
@@ -144,18 +145,13 @@ def _classifier(setting: Setting) -> _Classifier | None:
 class _Classifier:
     """Trained on first use: most audits never ask."""
 
-    def __init__(self, model: GLM, setting: Setting) -> None:
+    def __init__(self, model: Model, setting: Setting) -> None:
         self._model, self._setting = model, setting
-        self._theta: FloatArray | None = None
-        self._scaler: dict[str, Array] = {}
+        self._release: Weights | None = None
 
     def __call__(self, records: Array) -> FloatArray:
-        if self._theta is None:
+        if self._release is None:
             release = self._model.publish(self._setting.fixed_set, rng=np.random.default_rng(0))
-            self._theta = self._model.theta(release.parameters)
-            self._scaler = {n: a for n, a in release.parameters.items() if n.startswith("scaler.")}
-        scores = self._model.design(records, self._scaler) @ self._theta
-        means = self._model.family.mean(scores)
-        if self._model.family is Family.LOGISTIC:
-            means = np.hstack([1.0 - means, means])
-        return means
+            assert isinstance(release, Weights)
+            self._release = release
+        return self._model.means(self._model.scores(self._release, records))

@@ -8,14 +8,8 @@ from exhume.audit.setting import Setting
 from exhume.defences.base import Defence
 from exhume.mechanism import Mechanism
 from exhume.release import Answer, Outputs
-from exhume.training import GLM, Answers, Family
+from exhume.training import Answers, Model
 
-_MODELS = {
-    Family.LINEAR: "a linear regression",
-    Family.LOGISTIC: "a logistic regression",
-    Family.MULTINOMIAL: "a multinomial logistic regression",
-    Family.POISSON: "a Poisson regression",
-}
 _ANSWERS = {
     Answer.SCORES: "raw scores",
     Answer.PROBABILITIES: "class probabilities",
@@ -41,7 +35,7 @@ def threat_model(setting: Setting) -> tuple[str, ...]:
 def _released(setting: Setting) -> str:
     parts: list[str] = []
     mechanism: Mechanism = setting.mechanism
-    while not isinstance(mechanism, GLM):
+    while not isinstance(mechanism, Model):
         if isinstance(mechanism, Defence):
             parts.append(mechanism.describe())
         elif isinstance(mechanism, Answers):
@@ -52,22 +46,8 @@ def _released(setting: Setting) -> str:
         else:
             return f"what {type(mechanism).__name__} publishes"
         mechanism = mechanism.inner
-    text = f"the weights of {_MODELS[mechanism.family]}{_details(mechanism)}"
+    text = f"the weights of {mechanism.describe()}"
     return ", ".join([text, *reversed(parts)])
-
-
-def _details(model: GLM) -> str:
-    details = ["with intercept" if model.intercept else "without intercept"]
-    if model.penalty.strength > 0:
-        details.append(f"penalty {model.penalty.strength:g}")
-    if model.standardise:
-        details.append("with its StandardScaler")
-    if model.solver.name != "exact":
-        tolerance = model.solver.tolerance
-        details.append(
-            f"solver {model.solver.name}" + (f", tol {tolerance:g}" if tolerance else "")
-        )
-    return f" ({', '.join(details)})"
 
 
 def _about_target(setting: Setting) -> str:

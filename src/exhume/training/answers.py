@@ -13,8 +13,7 @@ from exhume.errors import InputError
 from exhume.mechanism import Mechanism
 from exhume.records import Records
 from exhume.release import Answer, Outputs, Weights
-from exhume.training.families import Family
-from exhume.training.glm import GLM
+from exhume.training.model import Model
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -49,16 +48,11 @@ class Answers(Mechanism):
         from exhume.defences.base import undefended
 
         model = undefended(self.inner)
-        if not isinstance(model, GLM) or not isinstance(release, Weights):
-            raise InputError(f"answers need a generalised linear model inside, got {self.inner}")
-        scaler = {n: a for n, a in release.parameters.items() if n.startswith("scaler.")}
-        scores = model.design(self.queries, scaler) @ model.theta(release.parameters)
-        if self.answer is Answer.SCORES:
-            return Outputs(self.queries, scores, self.answer)
-        means = model.family.mean(scores)
-        if model.family is Family.LOGISTIC:
-            means = np.hstack([model.family.mean(-scores), means])
-        return Outputs(self.queries, means, self.answer)
+        if not isinstance(model, Model) or not isinstance(release, Weights):
+            raise InputError(f"answers need a mechanism that trains a model, got {self.inner}")
+        scores = model.scores(release, self.queries)
+        values = scores if self.answer is Answer.SCORES else model.means(scores)
+        return Outputs(self.queries, values, self.answer)
 
 
 def probes(pool: Records, count: int, *, rng: np.random.Generator) -> Array:

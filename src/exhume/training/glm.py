@@ -10,14 +10,12 @@ import numpy as np
 
 from exhume.arrays import Array, FloatArray
 from exhume.errors import InputError
-from exhume.mechanism import Mechanism
 from exhume.records import Records
 from exhume.release import Weights
 from exhume.training.families import Family
+from exhume.training.model import Label, Model
 from exhume.training.newton import Problem, minimise, minimise_each
 from exhume.training.penalty import Penalty
-
-Label = int | float | str
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,16 @@ class Solver:
     max_iterations: int | None = None
 
 
+_KINDS = {
+    Family.LINEAR: "linear regression",
+    Family.LOGISTIC: "logistic regression",
+    Family.MULTINOMIAL: "multinomial logistic regression",
+    Family.POISSON: "Poisson regression",
+}
+
+
 @dataclass(frozen=True)
-class GLM(Mechanism):
+class GLM(Model):
     """A linear, logistic, multinomial or Poisson model, fitted to its optimum (or near it).
 
     ``classes`` lists the labels of a classifier in the order of its outputs; ``class_weights``
@@ -99,16 +105,31 @@ class GLM(Mechanism):
         thetas = minimise_each(problem, rows, responses)
         return [Weights(self.parameters(theta)) for theta in thetas]
 
-    def score(self, release: Weights, data: Records) -> float:
-        """Return the released model's accuracy on ``data`` (classes) or its R² (regressions)."""
+    def scores(self, release: Weights, x: Array) -> FloatArray:
+        """Return the linear predictor (n, outputs) of records ``x``, scaled where a scaler is."""
         scaler = {name: a for name, a in release.parameters.items() if name.startswith("scaler.")}
-        means = self.family.mean(self.design(data.x, scaler) @ self.theta(release.parameters))
+        return np.asarray(self.design(x, scaler) @ self.theta(release.parameters))
+
+    def means(self, scores: FloatArray) -> FloatArray:
+        """Return class probabilities (n, classes), or the predicted responses (n, outputs)."""
+        means = self.family.mean(scores)
         if self.family is Family.LOGISTIC:
-            means = np.hstack([1.0 - means, means])
-        if self.family.classifies:
-            return float(np.mean(np.asarray(self.classes)[means.argmax(axis=1)] == data.labels))
-        y = np.asarray(data.labels, dtype=np.float64)
-        return float(1.0 - np.mean((y - means[:, 0]) ** 2) / np.var(y))
+            return np.hstack([self.family.mean(-scores), means])
+        return means
+
+    def describe(self) -> str:
+        """Return for example ``a linear regression (with intercept, penalty 1)``."""
+        details = ["with intercept" if self.intercept else "without intercept"]
+        if self.penalty.strength > 0:
+            details.append(f"penalty {self.penalty.strength:g}")
+        if self.standardise:
+            details.append("with its StandardScaler")
+        if self.solver.name != "exact":
+            tolerance = self.solver.tolerance
+            details.append(
+                f"solver {self.solver.name}" + (f", tol {tolerance:g}" if tolerance else "")
+            )
+        return f"a {_KINDS[self.family]} ({', '.join(details)})"
 
     # What the attack needs to know of the training, in the terms of the objective.
 

@@ -1,0 +1,84 @@
+"""What training would have ended in with one more record: the map that informed attacks invert."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.errors import InputError
+from exhume.records import Records
+from exhume.training.network import Clipping, Training
+
+
+class Simulator(ABC):
+    """θ(x, y), the parameters after training on a fixed set and one record (x, y), for many records.
+
+    Results are differences to ``base``, the same training with the record's loss weighted 0: the
+    differences carry the signal, so they are what must be precise. The record stands last among
+    the training records, as a mechanism is given it. Only trainings that can be repeated exactly
+    have a simulator; noise under clipping is left out (the simulator then gives the noiseless run).
+    """
+
+    training: Training
+    fixed_set: Records
+
+    @property
+    @abstractmethod
+    def base(self) -> FloatArray:
+        """Return θ (P,), float64, of the training in which the record counts nothing."""
+
+    @abstractmethod
+    def differences(self, x: Array, y: Array) -> FloatArray:
+        """Return θ(xᵢ, yᵢ) − base (k, P) of records ``x`` (k, *record shape).
+
+        ``y`` (k,) are responses as ``Training.responses`` gives them: class indices or numbers.
+        """
+
+
+class PlainSimulator(Simulator):
+    """One training after the other in float64, by the plain loop: the reference, and slow."""
+
+    def __init__(self, training: Training, fixed_set: Records) -> None:
+        self.training, self.fixed_set = repeatable(training), fixed_set
+        self._objective = self.training.objective("float64")
+        blank = np.zeros((1, *fixed_set.record_shape))
+        self._base = self._trained(blank, fixed_set.labels[:1], 0.0)
+
+    @property
+    def base(self) -> FloatArray:
+        """Return θ (P,) of the training in which the record counts nothing."""
+        return self._base
+
+    def differences(self, x: Array, y: Array) -> FloatArray:
+        """Return θ(xᵢ, yᵢ) − base (k, P), one by one."""
+        classes = self.training.classes
+        labels = np.asarray(y) if classes is None else np.asarray(classes)[np.asarray(y)]
+        found = [self._trained(x[i : i + 1], labels[i : i + 1], 1.0) for i in range(len(x))]
+        return np.array(found).reshape(len(x), -1) - self._base
+
+    def _trained(self, x: Array, label: Array, weight: float) -> FloatArray:
+        fixed = self.fixed_set
+        own = np.ones(len(fixed)) if fixed.weight is None else fixed.weight
+        weighted = Records(fixed.x, fixed.y, own)
+        data = weighted.with_record(Records(x, label, np.array([weight])))
+        theta = self.training.run(self._objective, data, rng=np.random.default_rng(0))
+        return np.asarray(theta.cpu().numpy(), dtype=np.float64)
+
+
+def repeatable(training: Training) -> Training:
+    """Return the training without its noise; raise InputError where it can't be repeated."""
+    if training.clipping is not None:
+        training = replace(training, clipping=Clipping(training.clipping.norm, 0.0))
+    if not training.initial.known:
+        raise InputError("the initialisation is not known: the training can't be repeated")
+    if training.batches is not None and not training.batches.known:
+        raise InputError("the order of the mini-batches is not known: it can't be repeated")
+    return training
+
+
+def simulator_for(training: Training, fixed_set: Records) -> Simulator:
+    """Return the fastest simulator there is for this training."""
+    return PlainSimulator(training, fixed_set)
