@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from enum import Enum
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,7 +27,9 @@ class Loss(Enum):
 class Objective:
     """Scores, losses and gradients at a flat parameter vector θ (P,), on one device.
 
-    The order in θ is the module's own order of parameters, each flattened row by row.
+    The order in θ is the module's own order of parameters, each flattened row by row. ``buffers``
+    are set once and never change: with ``batch_norm`` "train" the batch's own statistics are used
+    and not remembered, with "eval" the running ones among the buffers.
     """
 
     def __init__(
@@ -36,10 +39,17 @@ class Objective:
         *,
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
+        buffers: Mapping[str, Array] | None = None,
+        batch_norm: Literal["train", "eval"] = "train",
     ) -> None:
         self.network, self.loss = network, loss
         self.dtype, self.device = dtype, torch.device(device)
         self.module = network.build().to(device=self.device, dtype=dtype)
+        self.module.train(batch_norm == "train")
+        if batch_norm == "train":
+            _forget_statistics(self.module)
+        if buffers is not None:
+            _set_buffers(self.module, buffers)
         self.shapes = {n: tuple(p.shape) for n, p in self.module.named_parameters()}
         self.sizes = [math.prod(shape) for shape in self.shapes.values()]
         self.size = sum(self.sizes)
@@ -111,3 +121,23 @@ class Objective:
 
         found: Tensor = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(theta, x, y)
         return found
+
+
+def _forget_statistics(module: torch.nn.Module) -> None:
+    """Keep batch normalisation from writing its running statistics: a loss has no memory."""
+    for layer in module.modules():
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+            layer.track_running_stats = False
+
+
+def _set_buffers(module: torch.nn.Module, buffers: Mapping[str, Array]) -> None:
+    own = dict(module.named_buffers())
+    for name, values in buffers.items():
+        if name not in own:
+            raise InputError(f"the network has no buffer {name!r}; it has {list(own)}")
+        if tuple(own[name].shape) != np.shape(values):
+            raise InputError(
+                f"buffer {name!r} has shape {np.shape(values)}, the network's has "
+                f"{tuple(own[name].shape)}"
+            )
+        own[name].copy_(torch.tensor(np.asarray(values)))
