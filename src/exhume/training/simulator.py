@@ -14,7 +14,7 @@ from exhume.training.network import Clipping, Training
 
 
 class Simulator(ABC):
-    """θ(x, y), the parameters after training on a fixed set and one record (x, y), for many records.
+    """θ(x, y): the parameters after training on a fixed set and one record, for many records.
 
     Results are differences to ``base``, the same training with the record's loss weighted 0: the
     differences carry the signal, so they are what must be precise. The record stands last among
@@ -81,4 +81,8 @@ def repeatable(training: Training) -> Training:
 
 def simulator_for(training: Training, fixed_set: Records) -> Simulator:
     """Return the fastest simulator there is for this training."""
+    from exhume.training.folded import FoldedSimulator, unfoldable
+
+    if unfoldable(training) is None:
+        return FoldedSimulator(training, fixed_set)
     return PlainSimulator(training, fixed_set)

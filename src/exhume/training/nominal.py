@@ -1,0 +1,239 @@
+"""The training without the extra record: run once in float64, and kept for all who differ from it.
+
+Layers are numbered from 0; a layer's signal is the derivative of the batch's mean loss in its
+scores. Arrays of scores are (width, records), so that the records of a tile lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from exhume.arrays import Array, FloatArray
+from exhume.models.mlp import MLP
+from exhume.records import Records
+from exhume.training.batches import Index
+from exhume.training.network import Training
+from exhume.training.objective import Loss
+from exhume.training.optimisers import SGD
+from exhume.training.slopes import SLOPES, Slopes
+
+Layer = tuple[Tensor, Tensor]
+_KEPT_BYTES = 1 << 29
+"""Tiles of all steps are kept up to this size, and computed again beyond it."""
+_RANK_TOLERANCE = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """Some records under θ₋(t): everything that a difference is taken to.
+
+    ``inputs`` (m, r) with the bias as a column; ``z``, ``h``, ``slope``, ``back`` one a hidden
+    layer; ``delta`` one a layer, with each record's share of the mean in it; ``p`` class
+    probabilities (outputs, m), or None for the squared error; ``share`` (m,).
+    """
+
+    inputs: Tensor
+    z: list[Tensor]
+    h: list[Tensor]
+    slope: list[Tensor]
+    back: list[Tensor]
+    delta: list[Tensor]
+    p: Tensor | None
+    share: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step of the training: θ₋(t), the records that it sees, and whether the target is in."""
+
+    first: FloatArray
+    """The first layer with its bias as last column, in the record's own coordinates, float64."""
+    deeper: list[Layer]
+    tiles: list[Tile]
+    with_target: bool
+    count: int
+
+
+class Nominal:
+    """θ₋ along the whole training, and its ``tiles`` in the precision of those who use it."""
+
+    def __init__(
+        self, training: Training, fixed_set: Records, *, dtype: torch.dtype, tile: int
+    ) -> None:
+        assert isinstance(training.network, MLP)
+        self.training, self.dtype, self.tile = training, dtype, tile
+        self.device = torch.device(training.device)
+        self.slopes = SLOPES[training.network.activation]
+        self.loss = training.objective("float64").loss
+        x = np.asarray(fixed_set.x, dtype=np.float64).reshape(len(fixed_set), -1)
+        self._rows = np.hstack([x, np.ones((len(x), 1))])
+        self._weight = (
+            np.ones(len(x)) if fixed_set.weight is None else fixed_set.weight.astype(np.float64)
+        )
+        self._responses = self.encoded(training.responses(fixed_set.labels))
+        self.basis = span(self._rows)
+        self._inputs = self.tensor(self._rows @ self.basis)
+        self._indices = list(training.steps(len(x) + 1, np.random.default_rng(0)))
+        self._trajectory = self._trained()
+        self.final = self._trajectory.pop()
+        self._kept: list[Step] | None = None
+
+    def tensor(self, values: FloatArray) -> Tensor:
+        """Return numbers on the device, in the precision of the differences."""
+        return torch.tensor(values, dtype=self.dtype, device=self.device)
+
+    def zeros(self, *shape: int) -> Tensor:
+        """Return zeros of a shape, likewise."""
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Return the number of inputs, of each hidden layer's units, and of outputs."""
+        network = self.training.network
+        assert isinstance(network, MLP)
+        return (int(np.prod(network.record_shape)), *network.hidden, network.outputs)
+
+    def layers(self, theta: FloatArray) -> tuple[FloatArray, list[tuple[FloatArray, FloatArray]]]:
+        """Return the first layer with its bias as last column, and the deeper layers."""
+        parts, start = [], 0
+        for inputs, outputs in pairwise(self.widths):
+            weight = theta[start : start + inputs * outputs].reshape(outputs, inputs)
+            start += inputs * outputs
+            parts.append((weight, theta[start : start + outputs]))
+            start += outputs
+        first = np.hstack([parts[0][0], parts[0][1][:, None]])
+        return first, parts[1:]
+
+    def steps(self) -> Iterator[Step]:
+        """Yield every step; tiles are kept between calls where they fit."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        keep = self._bytes() <= _KEPT_BYTES
+        steps = []
+        for theta, index in zip(self._trajectory, self._indices, strict=True):
+            step = self._step(theta, index)
+            if keep:
+                steps.append(step)
+            yield step
+        if keep:
+            self._kept = steps
+
+    def encoded(self, y: Array) -> FloatArray:
+        """Return responses as (outputs, n): one-hot, or the numbers themselves."""
+        if self.loss is Loss.SQUARED_ERROR:
+            return np.asarray(y, dtype=np.float64)[None, :]
+        return np.asarray(np.eye(self.training.network.outputs)[:, y])
+
+    def _step(self, theta: FloatArray, index: Index | None) -> Step:
+        first, deeper = self.layers(theta)
+        rotated = self.tensor(first @ self.basis)
+        tensors = [(self.tensor(w), self.tensor(b)) for w, b in deeper]
+        own, count, with_target = self._chosen(index)
+        tiles = []
+        for start in range(0, len(own), self.tile):
+            part = own[start : start + self.tile]
+            whole = index is None
+            inputs = self._inputs[start : start + self.tile] if whole else self._inputs[part]
+            tiles.append(
+                _tile(
+                    (rotated, tensors),
+                    inputs,
+                    self.tensor(self._responses[:, part]),
+                    self.tensor(self._weight[part] / count),
+                    self.slopes,
+                    self.loss,
+                )
+            )
+        return Step(first, tensors, tiles, with_target, count)
+
+    def _chosen(self, index: Index | None) -> tuple[Index, int, bool]:
+        """Return the fixed set's records in a step, its size, and whether the target is in."""
+        last = len(self._rows)
+        if index is None:
+            return np.arange(last), last + 1, True
+        own = index[index < last]
+        return own, len(index), len(own) < len(index)
+
+    def _trained(self) -> list[FloatArray]:
+        """Return θ₋ before every step and after the last, float64."""
+        optimiser = self.training.optimiser
+        assert isinstance(optimiser, SGD)
+        drawn = self.training.initial.draw(self.training.network, np.random.default_rng(0))
+        theta = np.concatenate([part.ravel() for part in drawn.values()])
+        velocity, found = np.zeros_like(theta), [theta]
+        for index in self._indices:
+            gradient = self._gradient(theta, index) + optimiser.weight_decay * theta
+            velocity = optimiser.momentum * velocity + gradient
+            theta = theta - optimiser.learning_rate * velocity
+            found.append(theta)
+        return found
+
+    def _gradient(self, theta: FloatArray, index: Index | None) -> FloatArray:
+        first, deeper = self.layers(theta)
+        own, count, _ = self._chosen(index)
+        made = [torch.from_numpy(np.ascontiguousarray(a)) for pair in deeper for a in pair]
+        tile = _tile(
+            (torch.from_numpy(first), list(zip(made[::2], made[1::2], strict=True))),
+            torch.from_numpy(self._rows if index is None else self._rows[own]),
+            torch.from_numpy(self._responses[:, own]),
+            torch.from_numpy(self._weight[own] / count),
+            self.slopes,
+            self.loss,
+        )
+        rotated = tile.delta[0] @ tile.inputs
+        parts = [rotated[:, :-1].reshape(-1), rotated[:, -1]]
+        for delta, h in zip(tile.delta[1:], tile.h, strict=True):
+            parts += [(delta @ h.T).reshape(-1), delta.sum(dim=1)]
+        return np.asarray(torch.cat(parts).numpy())
+
+    def _bytes(self) -> int:
+        numbers = 5 * sum(self.widths[1:-1]) + 2 * self.widths[-1] + 1
+        records = sum(len(self._rows) if i is None else len(i) for i in self._indices)
+        rank = self.basis.shape[1]
+        own = sum(0 if i is None else len(i) * rank for i in self._indices)
+        return (records * numbers + own) * self.dtype.itemsize
+
+
+def span(rows: FloatArray) -> FloatArray:
+    """Return an orthonormal basis (columns, rank) of the rows' span."""
+    n, columns = rows.shape
+    if n < columns:
+        left, sizes, _ = np.linalg.svd(rows.T, full_matrices=False)
+        return np.asarray(left[:, sizes > _RANK_TOLERANCE * sizes[0]])
+    # The triangle has the rows' singular values, and is small however many rows there are.
+    triangle = np.linalg.qr(rows, mode="r")
+    _, sizes, right = np.linalg.svd(triangle)
+    return np.ascontiguousarray(right[sizes > _RANK_TOLERANCE * sizes[0]].T)
+
+
+def _tile(
+    layers: tuple[Tensor, Sequence[Layer]],
+    inputs: Tensor,
+    responses: Tensor,
+    share: Tensor,
+    slopes: Slopes,
+    loss: Loss,
+) -> Tile:
+    """Run some records forward and back."""
+    first, deeper = layers
+    z, h, slope = [first @ inputs.T], [], []
+    for weight, bias in deeper:
+        value, rise = slopes.at(z[-1])
+        h.append(value)
+        slope.append(rise)
+        z.append(weight @ value + bias[:, None])
+    scores = z.pop()
+    p = torch.softmax(scores, dim=0) if loss is Loss.CROSS_ENTROPY else None
+    delta = [((scores if p is None else p) - responses) * share]
+    back: list[Tensor] = []
+    for (weight, _), rise in zip(reversed(deeper), reversed(slope), strict=True):
+        back.insert(0, weight.T @ delta[0])
+        delta.insert(0, back[0] * rise)
+    return Tile(inputs, z, h, slope, back, delta, p, share)

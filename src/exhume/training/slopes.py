@@ -1,0 +1,98 @@
+"""Activations with their slopes, and both as differences that lose no digits.
+
+A model trained with one more record differs little from the one without; subtracting two nearly
+equal activations would throw away what the difference is made of. Each activation therefore gives
+φ(z + d) − φ(z) and φ′(z + d) − φ′(z) in a form that is accurate for small d.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from exhume.models.base import Activation
+
+
+class Slopes(ABC):
+    """An activation, elementwise: value, slope, and the differences of both."""
+
+    @abstractmethod
+    def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return φ(z), φ′(z)."""
+
+    @abstractmethod
+    def differences(self, z: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        """Return φ(z + d) − φ(z), φ′(z + d) − φ′(z)."""
+
+
+class _Elu(Slopes):
+    def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        below = torch.expm1(z.clamp_max(0.0))
+        return z.clamp_min(0.0) + below, below + 1.0
+
+    def differences(self, z: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        # With z⁻ = min(z, 0): φ = z⁺ + expm1(z⁻), φ′ = exp(z⁻), and z⁻ moves by d⁻.
+        low = z.clamp_max(0.0)
+        moved = (z + d).clamp_max(0.0)
+        inside = torch.where((z < 0) & (moved < 0), d, moved - low)
+        slope = torch.exp(low) * torch.expm1(inside)
+        return d - inside + slope, slope
+
+
+class _Relu(Slopes):
+    def __init__(self, leak: float = 0.0) -> None:
+        self.leak = leak
+
+    def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        slope = torch.where(z > 0, 1.0, self.leak).to(z.dtype)
+        return z * slope, slope
+
+    def differences(self, z: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        before, after = self.at(z)[1], self.at(z + d)[1]
+        # Across the kink: leak·z⁻ on one side, z⁺ on the other.
+        return d * after + z * (after - before), after - before
+
+
+class _Tanh(Slopes):
+    def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        value = torch.tanh(z)
+        return value, 1.0 - value * value
+
+    def differences(self, z: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        before = torch.tanh(z)
+        step = torch.tanh(d)
+        change = step * (1.0 - before * before) / (1.0 + before * step)
+        return change, -change * (2.0 * before + change)
+
+
+class _Sigmoid(Slopes):
+    def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        value = torch.sigmoid(z)
+        return value, value * (1.0 - value)
+
+    def differences(self, z: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        before = torch.sigmoid(z)
+        grown = torch.expm1(d.clamp(-60.0, 60.0))
+        change = before * (1.0 - before) * grown / (1.0 + before * grown)
+        return change, change * (1.0 - 2.0 * before - change)
+
+
+SLOPES: dict[Activation, Slopes] = {
+    Activation.ELU: _Elu(),
+    Activation.RELU: _Relu(),
+    Activation.LEAKY_RELU: _Relu(0.01),
+    Activation.TANH: _Tanh(),
+    Activation.SIGMOID: _Sigmoid(),
+}
+"""The activations that there are such forms for."""
+
+
+def softmax_difference(p: Tensor, d: Tensor, dim: int) -> Tensor:
+    """Return softmax(z + d) − p where p = softmax(z)."""
+    top = d.amax(dim=dim, keepdim=True)
+    grown = torch.expm1(d - top)
+    # Adding a constant to all scores changes nothing, so d − top is as good and can't overflow.
+    mean = (p * grown).sum(dim=dim, keepdim=True)
+    return p * (grown - mean) / (1.0 + mean)
