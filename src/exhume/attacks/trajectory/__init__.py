@@ -1,0 +1,1 @@
+"""Trajectory inversion: solve the known, deterministic training map for the one unknown record."""
