@@ -1,0 +1,89 @@
+"""What no membership test can beat, for a mechanism that knows its accounting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from exhume.bounds.checks import require_probability
+from exhume.membership.candidates import Against
+
+if TYPE_CHECKING:
+    import dp_accounting
+
+_STEPS = 60
+_GRID = 256
+
+
+@dataclass(frozen=True)
+class PowerCeiling:
+    """A ceiling on the true-positive rate at every false-positive rate, for every attack.
+
+    γ(κ), the bound of ``exhume.bounds``, is the largest chance with the challenge in the data of an
+    event that has chance κ without it. Told apart from nothing, that is the ceiling itself. Told
+    apart from another record it is applied twice, from one record to none and from none to the
+    other: chances (1 − γ(1 − q), γ(q)) for some q, which for Gaussian noise is exact and otherwise
+    errs upwards.
+    """
+
+    event: dp_accounting.DpEvent
+    against: Against
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """The ceiling at a false-positive rate in [0, 1].
+
+        >>> import dp_accounting as dp
+        >>> round(PowerCeiling(dp.GaussianDpEvent(1.0), Against.NOTHING).true_positive_rate(0.1), 5)
+        0.38914
+        """
+        rate = require_probability("false_positive_rate", false_positive_rate)
+        if self.against is Against.NOTHING:
+            return self._gamma(rate)
+        if 1.0 - self._gamma(0.0) < rate:
+            return 1.0
+        low, high = 0.0, 1.0
+        for _ in range(_STEPS):
+            middle = 0.5 * (low + high)
+            enough = 1.0 - self._gamma(1.0 - middle) >= rate
+            low, high = (low, middle) if enough else (middle, high)
+        return self._gamma(high)
+
+    @property
+    def advantage(self) -> float:
+        """The ceiling on true-positive minus false-positive rate: a total variation.
+
+        Against nothing it is δ(0). Against another record γ(q) + γ(1 − q) − 1 is concave in q and
+        symmetric, so that q = ½ has the largest.
+
+        >>> import dp_accounting as dp
+        >>> ceiling = PowerCeiling(dp.GaussianDpEvent(1.0), Against.ANOTHER_RECORD)
+        >>> round(ceiling.advantage, 4)
+        0.6827
+        """
+        if self.against is Against.ANOTHER_RECORD:
+            return max(0.0, 2.0 * self._gamma(0.5) - 1.0)
+        from exhume.bounds import membership_risk, privacy_loss
+
+        loss = privacy_loss(self.event)
+        if loss is not None:
+            return membership_risk(loss).advantage
+        # Between two points of a grid, γ is at most its value at the right one.
+        gammas = [self._gamma(i / _GRID) for i in range(1, _GRID + 1)]
+        return min(1.0, max(gamma - i / _GRID for i, gamma in enumerate(gammas)))
+
+    def _gamma(self, kappa: float) -> float:
+        from exhume.bounds import ceiling
+
+        found = ceiling(self.event, kappa)
+        return 1.0 if found is None else found.gamma
+
+
+def power_ceiling(event: dp_accounting.DpEvent, against: Against) -> PowerCeiling | None:
+    """Return the ceiling that ``event`` puts on telling a record from nothing or from another.
+
+    None where no bound holds. The event is that of one record being there or not, as mechanisms
+    state it; replacing a record may move a release twice as far.
+    """
+    from exhume.bounds import ceiling
+
+    return None if ceiling(event, 0.5) is None else PowerCeiling(event, against)

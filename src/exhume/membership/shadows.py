@@ -1,0 +1,206 @@
+"""Shadow models: what the training makes of each candidate, over its own randomness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.errors import InputError
+from exhume.knowledge import Knowledge
+from exhume.mechanism import Mechanism
+from exhume.membership.base import Judge, MembershipAttack, uninformed
+from exhume.membership.candidates import Candidates
+from exhume.membership.discriminant import Discriminant, discriminant
+from exhume.membership.vectors import Layout
+from exhume.reconstruction import Status
+from exhume.release import Release, Weights
+from exhume.training.model import Model
+
+_MOST_ASKED = 8
+"""How many candidates a shadow model is asked about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shadows:
+    """Releases of ``k`` trainings with the challenge and ``k`` with an alternative, each (k, P).
+
+    The i-th of both used one random stream, so that what the stream decides (initialisation, order,
+    noise) mostly cancels in their difference.
+    """
+
+    layout: Layout
+    challenge: list[Release]
+    alternative: list[Release]
+
+
+def train_shadows(
+    mechanism: Mechanism,
+    knowledge: Knowledge,
+    candidates: Candidates,
+    count: int,
+    rng: np.random.Generator,
+) -> Shadows:
+    """Train ``count`` models with the challenge, ``count`` with an alternative drawn each time."""
+    assert knowledge.fixed_set is not None
+    fixed, others = knowledge.fixed_set, candidates.alternatives
+    seeds = [int(seed) for seed in rng.integers(2**63, size=count)]
+    drawn = rng.integers(1 if others is None else len(others), size=count)
+
+    def streams() -> list[np.random.Generator]:
+        return [np.random.default_rng(seed) for seed in seeds]
+
+    challenge = candidates.challenge.take(np.zeros(count, dtype=np.intp))
+    with_it = list(mechanism.publish_each(fixed, challenge, rngs=streams()))
+    if others is None:
+        without = [mechanism.publish(fixed, rng=stream) for stream in streams()]
+    else:
+        without = list(mechanism.publish_each(fixed, others.take(drawn), rngs=streams()))
+    return Shadows(Layout.of(with_it[0]), with_it, without)
+
+
+@dataclass(frozen=True)
+class NearestMean(MembershipAttack):
+    """Decides for the candidate whose shadow models' mean is nearer to the release.
+
+    The plain reading of Balle et al. 2022, Algorithm 2: M trains ``models`` shadow models on either
+    candidate and compares. The score is (d₀² − d₁²)/‖difference of the means‖².
+    """
+
+    models: int = 16
+    name: ClassVar[str] = "nearest-mean"
+
+    def __post_init__(self) -> None:
+        _require_models(self.models, at_least=1)
+
+    def accepts(self, knowledge: Knowledge, candidates: Candidates) -> str | None:
+        """Ask for the training and the fixed set."""
+        return uninformed(knowledge)
+
+    def _prepare(
+        self, knowledge: Knowledge, candidates: Candidates, rng: np.random.Generator
+    ) -> Judge:
+        from exhume.membership.retraining import Likelihood
+
+        assert knowledge.training is not None
+        shadows = train_shadows(knowledge.training, knowledge, candidates, self.models, rng)
+        means = [
+            shadows.layout.vectors(releases).mean(axis=0)
+            for releases in (shadows.challenge, shadows.alternative)
+        ]
+        return Likelihood(shadows.layout, means[0], means[1][None], 0.0)
+
+
+@dataclass(frozen=True)
+class ShadowModels(MembershipAttack):
+    """Decides by a likelihood ratio that was fitted to ``models`` shadow models a candidate.
+
+    Two numbers are read off a release: its projection on the direction that best tells the
+    candidates' shadow models apart, and the same of the model's scores on the candidates
+    themselves (the statistic of Balle et al. 2022, Figure 11), where the release is a model.
+    Directions come from one half of the shadow models, the Gaussians of the likelihood ratio from
+    the other, and the halves change places: no statistic is judged on what chose it.
+    """
+
+    models: int = 64
+    name: ClassVar[str] = "shadow-models"
+
+    def __post_init__(self) -> None:
+        _require_models(self.models, at_least=8)
+
+    def accepts(self, knowledge: Knowledge, candidates: Candidates) -> str | None:
+        """Ask for the training and the fixed set."""
+        return uninformed(knowledge)
+
+    def _prepare(
+        self, knowledge: Knowledge, candidates: Candidates, rng: np.random.Generator
+    ) -> Judge:
+        assert knowledge.training is not None
+        shadows = train_shadows(knowledge.training, knowledge, candidates, self.models, rng)
+        views = _Views(shadows.layout, *_questions(knowledge.training, candidates))
+        challenge, alternative = views.each(shadows.challenge), views.each(shadows.alternative)
+        halves = (np.arange(self.models) % 2 == 0, np.arange(self.models) % 2 == 1)
+        fitted = tuple(
+            _fitted(challenge, alternative, fit=halves[i], judge=halves[1 - i]) for i in (0, 1)
+        )
+        return _Ratio(views, fitted)
+
+
+@dataclass(frozen=True, eq=False)
+class _Views:
+    """The vectors that a release is looked at through."""
+
+    layout: Layout
+    model: Model | None
+    questions: Array
+
+    def each(self, releases: list[Release]) -> list[FloatArray]:
+        """Return for each view its vectors, (k, size)."""
+        views = [self.layout.vectors(releases)]
+        if self.model is not None:
+            views.append(np.array([self._answers(self.model, release) for release in releases]))
+        return views
+
+    def _answers(self, model: Model, release: Release) -> FloatArray:
+        assert isinstance(release, Weights)
+        return model.scores(release, self.questions).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class _Half:
+    """One direction a view, and the discriminant of the projections."""
+
+    directions: tuple[Discriminant, ...]
+    together: Discriminant
+
+    def score(self, views: list[FloatArray]) -> FloatArray:
+        """Return the log-likelihood ratio of each release."""
+        return self.together.ratio(_projected(self.directions, views))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ratio(Judge):
+    views: _Views
+    halves: tuple[_Half, ...]
+
+    def _weigh(self, release: Release, rng: np.random.Generator) -> tuple[float, Status]:
+        if self.views.layout.vector(release) is None:
+            return 0.0, Status.REFUSED
+        views = self.views.each([release])
+        if not all(np.isfinite(view).all() for view in views):
+            return 0.0, Status.NO_INFORMATION
+        return float(np.mean([half.score(views)[0] for half in self.halves])), Status.CONVERGED
+
+
+def _fitted(
+    challenge: list[FloatArray], alternative: list[FloatArray], *, fit: Array, judge: Array
+) -> _Half:
+    directions = tuple(
+        discriminant(one[fit], other[fit])
+        for one, other in zip(challenge, alternative, strict=True)
+    )
+    one, other = (
+        _projected(directions, [view[judge] for view in views])
+        for views in (challenge, alternative)
+    )
+    return _Half(directions, discriminant(one, other))
+
+
+def _projected(directions: tuple[Discriminant, ...], views: list[FloatArray]) -> FloatArray:
+    pairs = zip(directions, views, strict=True)
+    return np.stack([direction.position(view) for direction, view in pairs], axis=1)
+
+
+def _questions(mechanism: Mechanism, candidates: Candidates) -> tuple[Model | None, Array]:
+    from exhume.defences.base import undefended
+
+    model = undefended(mechanism)
+    asked = candidates.records.x[:_MOST_ASKED]
+    return (model, asked) if isinstance(model, Model) else (None, asked)
+
+
+def _require_models(models: int, *, at_least: int) -> None:
+    if models < at_least:
+        raise InputError(f"models must be at least {at_least} a candidate, got {models}")
