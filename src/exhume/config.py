@@ -6,7 +6,16 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from exhume.errors import InputError
 
@@ -70,28 +79,136 @@ class DataTable(_Table):
         return self
 
 
-class ReleaseTable(_Table):
-    """What is released: the weights or the answers of a linear model."""
-
+class _ReleaseTable(_Table):
     kind: Literal["weights", "outputs"] = "weights"
-    model: Literal["linear", "ridge", "logistic", "multinomial", "poisson"]
     file: Path | None = None
-    penalty: PenaltyTable = PenaltyTable()
-    intercept: bool = True
-    standardise: bool = False
-    solver: SolverTable = SolverTable()
     answer: Literal["scores", "probabilities", "means"] = "scores"
     queries: Count | None = None
     defences: tuple[DefenceTable, ...] = ()
 
 
+_LINEAR = ("linear", "ridge", "logistic", "multinomial", "poisson")
+
+
+def _linear_model(name: str) -> str:
+    if name not in _LINEAR:
+        known = ", ".join((*_LINEAR, "mlp", "cnn"))
+        raise ValueError(f"should be {known}, or your own as package.module:function")
+    return name
+
+
+class LinearReleaseTable(_ReleaseTable):
+    """What is released: the weights or the answers of a linear model."""
+
+    model: Annotated[str, AfterValidator(_linear_model)]
+    penalty: PenaltyTable = PenaltyTable()
+    intercept: bool = True
+    standardise: bool = False
+    solver: SolverTable = SolverTable()
+
+
+class ConvolutionTable(_Table):
+    """One convolution of a CNN."""
+
+    filters: Count
+    kernel: Count
+    stride: Count = 1
+    padding: Annotated[int, Field(ge=0)] = 0
+
+
+class NetworkReleaseTable(_ReleaseTable):
+    """What is released: the weights or the answers of a neural network.
+
+    ``model`` is ``mlp``, ``cnn``, or ``package.module:function`` of the user's own, which returns a
+    torch module and is imported only with ``--trust-code``.
+    """
+
+    model: str
+    hidden: tuple[Count, ...] = (10,)
+    convolutions: tuple[ConvolutionTable, ...] = (
+        ConvolutionTable(filters=16, kernel=4, stride=2),
+        ConvolutionTable(filters=32, kernel=4),
+    )
+    activation: Literal[
+        "elu", "relu", "leaky-relu", "tanh", "sigmoid", "softplus", "gelu", "silu"
+    ] = "elu"
+    device: str = "cpu"
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the model is code of the user's own."""
+        return ":" in self.model
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> NetworkReleaseTable:
+        given = self.model_fields_set
+        if self.model != "mlp" and "hidden" in given:
+            raise ValueError(f"hidden goes with model = 'mlp', not with {self.model!r}")
+        if self.model != "cnn" and "convolutions" in given:
+            raise ValueError(f"convolutions goes with model = 'cnn', not with {self.model!r}")
+        if self.foreign and "activation" in given:
+            raise ValueError("activation goes with 'mlp' and 'cnn': your own code chooses its own")
+        return self
+
+
+def _kind_of_model(table: Any) -> str:
+    """Tell linear models from networks by ``model``, so that each refuses the other's keys."""
+    model = table.get("model") if isinstance(table, dict) else getattr(table, "model", None)
+    network = isinstance(model, str) and (model in ("mlp", "cnn") or ":" in model)
+    return "network" if network else "linear"
+
+
+ReleaseTable = Annotated[
+    Annotated[LinearReleaseTable, Tag("linear")] | Annotated[NetworkReleaseTable, Tag("network")],
+    Discriminator(_kind_of_model),
+]
+
+
+class ClippingTable(_Table):
+    """DP-GD: records' gradients cut to ``norm``, noise of norm · ``noise_multiplier`` added."""
+
+    norm: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    noise_multiplier: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class TrainingTable(_Table):
+    """How a network was trained; the adversary knows it. Without ``batch_size``: full batches."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    epochs: Count
+    batch_size: Count | None = None
+    poisson: bool = False
+    initialisation: Literal["lecun", "glorot", "he"] = "lecun"
+    clipping: ClippingTable | None = None
+    precision: Literal["float32", "float64"] = "float32"
+
+    @model_validator(mode="after")
+    def _agrees(self) -> TrainingTable:
+        if self.optimiser == "adam" and self.momentum:
+            raise ValueError("momentum goes with optimiser = 'sgd'; Adam has its own")
+        if self.poisson and self.batch_size is None:
+            raise ValueError("poisson sampling needs a batch_size")
+        return self
+
+
 class KnowledgeTable(_Table):
-    """What the adversary has beside the training algorithm and the fixed set."""
+    """What the adversary has beside the training algorithm and the fixed set.
+
+    ``training`` goes with networks. ``initial``: whether it knows where that training started, or
+    the file with those parameters; ``order``: whether it knows the order of the mini-batches.
+    """
 
     labels: bool = False
     attributes: tuple[Annotated[int, Field(ge=0)], ...] = ()
     fixed_set: Path | None = None
+    shadow_targets: Path | None = None
     value_range: tuple[float, float] | None = None
+    training: TrainingTable | None = None
+    initial: bool | Path = True
+    order: bool = True
 
 
 def _printable(name: str) -> str:
@@ -113,8 +230,24 @@ class SettingTable(_Table):
     knowledge: KnowledgeTable = KnowledgeTable()
 
     @model_validator(mode="after")
+    def _training_with_networks(self) -> SettingTable:
+        network, known = isinstance(self.release, NetworkReleaseTable), self.knowledge
+        if network and known.training is None:
+            raise ValueError("a network needs knowledge.training: optimiser, learning_rate, epochs")
+        if not network and {"training", "initial", "order"} & known.model_fields_set:
+            raise ValueError("knowledge.training, initial and order go with networks")
+        if isinstance(known.initial, Path) and self.release.file is None:
+            raise ValueError("knowledge.initial as a file goes with release.file")
+        return self
+
+    @model_validator(mode="after")
     def _simulated_or_given(self) -> SettingTable:
         given = self.release.file is not None
+        if not given and self.knowledge.shadow_targets is not None:
+            raise ValueError(
+                "knowledge.shadow_targets is a file for a release from a file; beside [data], "
+                "data.shadow_targets says how many to set aside"
+            )
         if given and (self.data is not None or self.knowledge.fixed_set is None):
             raise ValueError(
                 "a release from a file goes with knowledge.fixed_set (the records that the "
@@ -159,7 +292,10 @@ class Config(_Table):
         named = [self.audit.truth]
         for setting in self.setting:
             data = None if setting.data is None else setting.data.file
+            initial = setting.knowledge.initial
             named += [data, setting.release.file, setting.knowledge.fixed_set]
+            named += [initial if isinstance(initial, Path) else None]
+            named += [setting.knowledge.shadow_targets]
         return [path for path in named if path is not None]
 
 
@@ -203,6 +339,8 @@ def _completed(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
             _anchor(setting.get("data"), "file", folder)
             _anchor(setting.get("release"), "file", folder)
             _anchor(setting.get("knowledge"), "fixed_set", folder)
+            _anchor(setting.get("knowledge"), "shadow_targets", folder)
+            _anchor(setting.get("knowledge"), "initial", folder)
     _anchor(completed.get("audit"), "truth", folder)
     return completed
 
@@ -222,8 +360,9 @@ def _explained(error: ValidationError) -> str:
     """One line: the first thing that is wrong, which key, which value, and how many more."""
     errors = error.errors()
     first = errors[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the file"
-    where = where.removeprefix("setting.0.")
+    # The kinds of model are pydantic's own word for a choice: they are no key of the file.
+    keys = [str(part) for part in first["loc"] if part not in ("linear", "network")]
+    where = ".".join(keys).removeprefix("setting.0.") or "the file"
     if first["type"] == "extra_forbidden":
         text = f"unknown key {where!r}"
     elif first["type"] == "missing":

@@ -228,8 +228,8 @@ class _Stranger(Mechanism):
         return Gradient({"w": np.ones(3)}, 1)
 
 
-def test_only_a_linear_model_answers() -> None:
-    with pytest.raises(InputError, match="need a generalised linear model inside"):
+def test_only_a_trained_model_answers() -> None:
+    with pytest.raises(InputError, match="need a mechanism that trains a model"):
         Answers(_Stranger(), np.zeros((3, 4))).publish(records(Family.LINEAR), rng=_RNG(0))
 
 

@@ -12,13 +12,13 @@ from exhume.arrays import Array, FloatArray
 from exhume.audit.plan import Plan
 from exhume.audit.setting import Setting
 from exhume.config import Config
-from exhume.defences.base import undefended
 from exhume.errors import InputError
 from exhume.metrics import RMSE, Metric, Oracle, lpips_unavailable, make, nearest_neighbours
 from exhume.metrics.names import names
 from exhume.reconstruction import Reconstruction
 from exhume.release import Weights
-from exhume.training import Answers, Model
+from exhume.training import Model
+from exhume.training.answers import trained_model
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,7 @@ def _or_none(value: float) -> float | None:
 
 def _classifier(setting: Setting) -> _Classifier | None:
     """A public classifier for KL: the same model, trained on the fixed set alone."""
-    model = undefended(setting.mechanism)
-    if isinstance(model, Answers):
-        model = undefended(model.inner)
+    model = trained_model(setting.mechanism)
     if not isinstance(model, Model) or model.classes is None or setting.given is not None:
         return None
     return _Classifier(model, setting)

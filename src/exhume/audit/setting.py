@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import FloatArray
+from exhume.arrays import Array, FloatArray
 from exhume.attacks.baseline import column_scale
+from exhume.audit.mechanisms import build_mechanism
 from exhume.config import (
     Config,
     DataTable,
-    OutputPerturbationTable,
-    ReleaseTable,
-    RoundingTable,
     SettingTable,
 )
 from exhume.data.dataset import Task
@@ -23,8 +21,9 @@ from exhume.errors import InputError
 from exhume.knowledge import Knowledge, KnownAttributes
 from exhume.mechanism import Mechanism
 from exhume.records import Records
-from exhume.release import Answer, Release
+from exhume.release import Outputs, Release, Weights
 from exhume.seeds import stream
+from exhume.training.answers import trained_model
 
 Range = tuple[float, float]
 
@@ -48,6 +47,7 @@ class Setting:
     knows_labels: bool = False
     known_columns: tuple[int, ...] = ()
     given: Release | None = None
+    initial: Mapping[str, Array] | None = None
 
     @property
     def size(self) -> int:
@@ -75,6 +75,7 @@ class Setting:
             shadow_targets=self.shadow_targets,
             labels=truth.labels if truth is not None and self.knows_labels else None,
             known_attributes=self._attributes(truth),
+            initial=self.initial,
         )
 
     def releases(self, indices: Sequence[int], seed: int) -> Sequence[Release]:
@@ -133,7 +134,7 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
     value_range = table.knowledge.value_range or (
         loaded.value_range if table.data.units == "raw" else None
     )
-    mechanism = build_mechanism(table.release, fixed_set, seed=config.audit.seed)
+    mechanism = build_mechanism(table, fixed_set, seed=config.audit.seed)
     return Setting(
         table.name,
         table.title or table.name,
@@ -149,30 +150,32 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
 
 
 def _from_file(config: Config, table: SettingTable) -> Setting:
-    from exhume.audit.files import read_release
+    from exhume.audit.files import read_arrays, read_release
     from exhume.data import read_records
 
     assert table.release.file is not None
     assert table.knowledge.fixed_set is not None
+    initial = table.knowledge.initial
     fixed_set = read_records(table.knowledge.fixed_set)
-    truth = None
+    shadows, truth = table.knowledge.shadow_targets, None
     if config.audit.truth is not None:
         truth = read_records(config.audit.truth, at_least=1).take([0])
     elif table.knowledge.labels or table.knowledge.attributes:
         raise InputError("known labels or attributes come from audit.truth, which is missing")
-    mechanism = build_mechanism(table.release, fixed_set, seed=config.audit.seed)
+    mechanism = build_mechanism(table, fixed_set, seed=config.audit.seed)
     setting = Setting(
         table.name,
         table.title or table.name,
         mechanism,
         fixed_set,
-        None,
+        None if shadows is None else read_records(shadows),
         truth,
         None,
         table.knowledge.value_range,
         table.knowledge.labels,
         _columns(table, fixed_set),
         read_release(table.release.file, table.release.kind, table.release.answer),
+        read_arrays(initial) if isinstance(initial, Path) else None,
     )
     _require_fit(setting, table.release.file)
     return setting
@@ -180,17 +183,40 @@ def _from_file(config: Config, table: SettingTable) -> Setting:
 
 def _require_fit(setting: Setting, path: Path) -> None:
     """Refuse a release that can't come from the model described: no attack would say anything."""
-    from exhume.attacks.glm.reading import unreadable
-
     assert setting.given is not None
     known, truth = setting.fixed_set.record_shape, setting.targets
     if truth is not None and truth.record_shape != known:
         raise InputError(
             f"audit.truth has a record of shape {truth.record_shape}, the fixed set {known}"
         )
-    reason = unreadable(setting.given, setting.knowledge(0))
+    reason = _misfit(setting)
     if reason is not None:
         raise InputError(f"{path} does not go with the model and fixed set described: {reason}")
+
+
+def _misfit(setting: Setting) -> str | None:
+    """Say why the given release (or initialisation) can't be the described model's."""
+    from exhume.attacks.glm.reading import unreadable
+    from exhume.training import Training
+
+    model = trained_model(setting.mechanism)
+    if not isinstance(model, Training):
+        assert setting.given is not None
+        return unreadable(setting.given, setting.knowledge(0))
+    objective = model.objective()
+    if setting.initial is not None:
+        reason = objective.mismatch(setting.initial)
+        if reason is not None:
+            return f"of the initial parameters, {reason}"
+    if isinstance(setting.given, Weights):
+        return objective.mismatch(setting.given.parameters)
+    assert isinstance(setting.given, Outputs)
+    asked, answered = setting.given.queries.shape[1:], setting.given.values.shape[1]
+    if asked != setting.fixed_set.record_shape:
+        return f"queries have shape {asked}, a record {setting.fixed_set.record_shape}"
+    if answered != model.network.outputs:
+        return f"there are {answered} answers a query, the network has {model.network.outputs}"
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,39 +263,3 @@ def _columns(table: SettingTable, fixed_set: Records) -> tuple[int, ...]:
         if column >= features:
             raise InputError(f"knowledge.attributes names column {column}, there are {features}")
     return table.knowledge.attributes
-
-
-def build_mechanism(table: ReleaseTable, fixed_set: Records, *, seed: int) -> Mechanism:
-    """Return the mechanism that a [release] table describes."""
-    from exhume.defences import OutputPerturbation, Rounding
-    from exhume.training import GLM, Answers, Family, Penalty, Solver
-    from exhume.training.answers import probes
-
-    family = Family.LINEAR if table.model == "ridge" else Family(table.model)
-    classes = None
-    if family.classifies:
-        classes = tuple(np.unique(fixed_set.labels).tolist())
-    model = GLM(
-        family,
-        Penalty(**table.penalty.model_dump()),
-        table.intercept,
-        classes=classes,
-        standardise=table.standardise,
-        solver=Solver(**table.solver.model_dump()),
-    )
-    mechanism: Mechanism = model
-    answers = table.kind == "outputs"
-    for defence in table.defences:
-        if isinstance(defence, OutputPerturbationTable):
-            mechanism = OutputPerturbation(mechanism, defence.noise_multiplier, defence.norm_bound)
-        elif not answers:
-            mechanism = Rounding(mechanism, defence.decimals)
-    if not answers:
-        return mechanism
-    count = table.queries or 2 * (int(np.prod(fixed_set.record_shape)) + 1)
-    queries = probes(fixed_set, count, rng=stream(seed, "queries"))
-    mechanism = Answers(mechanism, queries, Answer(table.answer))
-    for defence in table.defences:
-        if isinstance(defence, RoundingTable):
-            mechanism = Rounding(mechanism, defence.decimals)
-    return mechanism

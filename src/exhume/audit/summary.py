@@ -220,7 +220,8 @@ def _bracket(fact: dict[str, Any], rows: Sequence[Row], records: Sequence[Record
     if strongest is not None and strongest.success is not None:
         level = 1.0 - 0.05 / len(attacks)
         reached = rate(strongest.success.successes, strongest.success.trials, confidence=level)
-    blind = next((r.success for r in rows if r.baseline), None)
+    guesses = [r.success for r in rows if r.baseline and r.success is not None]
+    blind = max(guesses, key=lambda guess: guess.rate, default=None)
     answered = {r.trial.target for r in records if not r.baseline and ran(r)}
     at = fact.get("bound_at")
     return Bracket(

@@ -8,7 +8,8 @@ from exhume.audit.setting import Setting
 from exhume.defences.base import Defence
 from exhume.mechanism import Mechanism
 from exhume.release import Answer, Outputs
-from exhume.training import Answers, Model
+from exhume.training import Answers, Model, Training
+from exhume.training.answers import trained_model
 
 _ANSWERS = {
     Answer.SCORES: "raw scores",
@@ -25,6 +26,7 @@ def threat_model(setting: Setting) -> tuple[str, ...]:
         f"The adversary has all {records:,} other training records ({shape} values each) with "
         "their labels, and knows the training algorithm with its settings.",
     ]
+    sentences += _about_start(setting)
     if setting.shadow_targets is not None:
         sentences.append(f"It also has {len(setting.shadow_targets):,} records like the target.")
     sentences.append(_about_target(setting))
@@ -48,6 +50,22 @@ def _released(setting: Setting) -> str:
         mechanism = mechanism.inner
     text = f"the weights of {mechanism.describe()}"
     return ", ".join([text, *reversed(parts)])
+
+
+def _about_start(setting: Setting) -> list[str]:
+    """What it knows of the random choices of a network's training."""
+    model = trained_model(setting.mechanism)
+    if not isinstance(model, Training):
+        return []
+    start = model.initial.known or setting.initial is not None
+    sentences = [
+        "It knows the parameters that training started from."
+        if start
+        else "It does not know the parameters that training started from."
+    ]
+    if model.batches is not None and not model.batches.known:
+        sentences.append("It does not know the order of the mini-batches.")
+    return sentences
 
 
 def _about_target(setting: Setting) -> str:

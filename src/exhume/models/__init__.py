@@ -2,7 +2,17 @@
 
 from exhume.models.base import Activation, Network
 from exhume.models.cnn import CNN, Convolution
+from exhume.models.imported import Imported
 from exhume.models.initialise import Initialisation, Scheme
 from exhume.models.mlp import MLP
 
-__all__ = ["CNN", "MLP", "Activation", "Convolution", "Initialisation", "Network", "Scheme"]
+__all__ = [
+    "CNN",
+    "MLP",
+    "Activation",
+    "Convolution",
+    "Imported",
+    "Initialisation",
+    "Network",
+    "Scheme",
+]

@@ -55,6 +55,14 @@ class Answers(Mechanism):
         return Outputs(self.queries, values, self.answer)
 
 
+def trained_model(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism under any defences and answers: what was trained."""
+    from exhume.defences.base import undefended
+
+    inner = undefended(mechanism)
+    return trained_model(inner.inner) if isinstance(inner, Answers) else inner
+
+
 def probes(pool: Records, count: int, *, rng: np.random.Generator) -> Array:
     """Return ``count`` random points that spread like the pool, for an adversary to ask at."""
     x = np.asarray(pool.x, dtype=np.float64)

@@ -1,0 +1,145 @@
+"""Mechanisms as a configuration's tables describe them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from exhume.config import (
+    LinearReleaseTable,
+    NetworkReleaseTable,
+    OutputPerturbationTable,
+    RoundingTable,
+    SettingTable,
+    TrainingTable,
+)
+from exhume.mechanism import Mechanism
+from exhume.records import Records
+from exhume.release import Answer
+from exhume.seeds import stream
+
+if TYPE_CHECKING:
+    from exhume.models import Initialisation, Network
+    from exhume.training import SGD, Adam, Batches, Clipping, Model
+
+
+def build_mechanism(table: SettingTable, fixed_set: Records, *, seed: int) -> Mechanism:
+    """Return the mechanism of a setting: the model, its defences, and answers where it gives them.
+
+    Noise goes on the weights, rounding on whatever is released.
+    """
+    from exhume.defences import OutputPerturbation, Rounding
+    from exhume.training import Answers
+    from exhume.training.answers import probes
+
+    release = table.release
+    answers = release.kind == "outputs"
+    mechanism: Mechanism = _model(table, fixed_set, seed)
+    for defence in release.defences:
+        if isinstance(defence, OutputPerturbationTable):
+            mechanism = OutputPerturbation(mechanism, defence.noise_multiplier, defence.norm_bound)
+        elif not answers:
+            mechanism = Rounding(mechanism, defence.decimals)
+    if not answers:
+        return mechanism
+    count = release.queries or 2 * (int(np.prod(fixed_set.record_shape)) + 1)
+    queries = probes(fixed_set, count, rng=stream(seed, "queries"))
+    mechanism = Answers(mechanism, queries, Answer(release.answer))
+    for defence in release.defences:
+        if isinstance(defence, RoundingTable):
+            mechanism = Rounding(mechanism, defence.decimals)
+    return mechanism
+
+
+def _model(table: SettingTable, fixed_set: Records, seed: int) -> Model:
+    if isinstance(table.release, LinearReleaseTable):
+        return _linear(table.release, fixed_set)
+    return _network(table, table.release, fixed_set, seed)
+
+
+def _linear(table: LinearReleaseTable, fixed_set: Records) -> Model:
+    from exhume.training import GLM, Family, Penalty, Solver
+
+    family = Family.LINEAR if table.model == "ridge" else Family(table.model)
+    return GLM(
+        family,
+        Penalty(**table.penalty.model_dump()),
+        table.intercept,
+        classes=_classes(fixed_set) if family.classifies else None,
+        standardise=table.standardise,
+        solver=Solver(**table.solver.model_dump()),
+    )
+
+
+def _network(
+    table: SettingTable, release: NetworkReleaseTable, fixed_set: Records, seed: int
+) -> Model:
+    from exhume.training import Training
+
+    training, knowledge = table.knowledge.training, table.knowledge
+    assert training is not None
+    classes = _classes(fixed_set) if _classifies(fixed_set) else None
+    outputs = 1 if classes is None else len(classes)
+    return Training(
+        _architecture(release, fixed_set.record_shape, outputs),
+        classes,
+        _optimiser(training),
+        training.epochs,
+        _batches(training, seed if knowledge.order else None),
+        _initialisation(training, seed if knowledge.initial is True else None),
+        _clipping(training),
+        training.precision,
+        release.device,
+    )
+
+
+def _architecture(
+    table: NetworkReleaseTable, record_shape: tuple[int, ...], outputs: int
+) -> Network:
+    from exhume.models import CNN, MLP, Activation, Convolution, Imported
+
+    if table.foreign:
+        return Imported(record_shape, outputs, table.model)
+    activation = Activation(table.activation)
+    if table.model == "mlp":
+        return MLP(record_shape, outputs, table.hidden, activation)
+    convolutions = tuple(Convolution(**one.model_dump()) for one in table.convolutions)
+    return CNN(record_shape, outputs, convolutions, activation)
+
+
+def _optimiser(table: TrainingTable) -> SGD | Adam:
+    from exhume.training import SGD, Adam
+
+    if table.optimiser == "sgd":
+        return SGD(table.learning_rate, table.momentum, table.weight_decay)
+    return Adam(table.learning_rate, weight_decay=table.weight_decay)
+
+
+def _batches(table: TrainingTable, seed: int | None) -> Batches | None:
+    from exhume.training import Batches
+
+    return None if table.batch_size is None else Batches(table.batch_size, seed, table.poisson)
+
+
+def _initialisation(table: TrainingTable, seed: int | None) -> Initialisation:
+    from exhume.models import Initialisation, Scheme
+
+    return Initialisation(Scheme(table.initialisation), seed)
+
+
+def _clipping(table: TrainingTable) -> Clipping | None:
+    from exhume.training import Clipping
+
+    given = table.clipping
+    return None if given is None else Clipping(given.norm, given.noise_multiplier)
+
+
+def _classes(fixed_set: Records) -> tuple[int | float | str, ...]:
+    return tuple(np.unique(fixed_set.labels).tolist())
+
+
+def _classifies(fixed_set: Records) -> bool:
+    """Whole numbers and words are classes; anything else is a response to predict."""
+    labels = fixed_set.labels
+    return labels.dtype.kind not in "f" or np.array_equal(labels, np.rint(labels))
