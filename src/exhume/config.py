@@ -58,7 +58,16 @@ class OutputPerturbationTable(_Table):
     norm_bound: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-DefenceTable = Annotated[RoundingTable | OutputPerturbationTable, Field(discriminator="name")]
+class NoiseTable(_Table):
+    """Gaussian noise of a stated size on every released number; no guarantee follows."""
+
+    name: Literal["noise"]
+    size: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+DefenceTable = Annotated[
+    RoundingTable | OutputPerturbationTable | NoiseTable, Field(discriminator="name")
+]
 
 
 class DataTable(_Table):

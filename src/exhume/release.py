@@ -6,7 +6,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -99,6 +99,19 @@ class Outputs:
 
 
 Release: TypeAlias = Weights | Gradient | Update | Outputs
+
+
+def mapped(release: Release, change: Callable[[Array], Array]) -> Release:
+    """Return the release with ``change`` made to every array in it, but not to the questions."""
+    match release:
+        case Weights(parameters):
+            return Weights({name: change(a) for name, a in parameters.items()})
+        case Gradient(gradients, batch_size):
+            return Gradient({name: change(a) for name, a in gradients.items()}, batch_size)
+        case Update(changes, batch_size, steps):
+            return Update({name: change(a) for name, a in changes.items()}, batch_size, steps)
+        case Outputs(queries, values, answer):
+            return Outputs(queries, change(values), answer)
 
 
 def non_finite(release: Release) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 from exhume.audit.plan import Plan
 from exhume.audit.scoring import yardstick
 from exhume.audit.setting import Setting
+from exhume.audit.threads import one_thread
 from exhume.audit.threat import threat_model
 from exhume.defences.base import undefended
 from exhume.release import Weights
@@ -65,10 +66,7 @@ class SettingFacts:
 
 def measure(plan: Plan, index: int) -> SettingFacts:
     """Measure a setting; takes one pass over its pool and a few releases."""
-    from threadpoolctl import threadpool_limits
-
-    # One thread, as in a trial: the same figures on any machine, and no cores fought over.
-    with threadpool_limits(limits=1):
+    with one_thread():
         return _measured(plan, index)
 
 

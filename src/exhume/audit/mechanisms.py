@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from exhume.config import (
+    DefenceTable,
     LinearReleaseTable,
     NetworkReleaseTable,
+    NoiseTable,
     OutputPerturbationTable,
     RoundingTable,
     SettingTable,
@@ -27,29 +29,36 @@ if TYPE_CHECKING:
 def build_mechanism(table: SettingTable, fixed_set: Records, *, seed: int) -> Mechanism:
     """Return the mechanism of a setting: the model, its defences, and answers where it gives them.
 
-    Noise goes on the weights, rounding on whatever is released.
+    Calibrated noise goes on the parameters; the other defences on whatever is released.
     """
-    from exhume.defences import OutputPerturbation, Rounding
     from exhume.training import Answers
     from exhume.training.answers import probes
 
     release = table.release
-    answers = release.kind == "outputs"
     mechanism: Mechanism = _model(table, fixed_set, seed)
     for defence in release.defences:
         if isinstance(defence, OutputPerturbationTable):
-            mechanism = OutputPerturbation(mechanism, defence.noise_multiplier, defence.norm_bound)
-        elif not answers:
-            mechanism = Rounding(mechanism, defence.decimals)
-    if not answers:
-        return mechanism
-    count = release.queries or 2 * (int(np.prod(fixed_set.record_shape)) + 1)
-    queries = probes(fixed_set, count, rng=stream(seed, "queries"))
-    mechanism = Answers(mechanism, queries, Answer(release.answer))
+            mechanism = _defended(mechanism, defence)
+    if release.kind == "outputs":
+        count = release.queries or 2 * (int(np.prod(fixed_set.record_shape)) + 1)
+        queries = probes(fixed_set, count, rng=stream(seed, "queries"))
+        mechanism = Answers(mechanism, queries, Answer(release.answer))
     for defence in release.defences:
-        if isinstance(defence, RoundingTable):
-            mechanism = Rounding(mechanism, defence.decimals)
+        if not isinstance(defence, OutputPerturbationTable):
+            mechanism = _defended(mechanism, defence)
     return mechanism
+
+
+def _defended(mechanism: Mechanism, table: DefenceTable) -> Mechanism:
+    from exhume.defences import Noise, OutputPerturbation, Rounding
+
+    match table:
+        case OutputPerturbationTable():
+            return OutputPerturbation(mechanism, table.noise_multiplier, table.norm_bound)
+        case NoiseTable():
+            return Noise(mechanism, table.size)
+        case RoundingTable():
+            return Rounding(mechanism, table.decimals)
 
 
 def _model(table: SettingTable, fixed_set: Records, seed: int) -> Model:

@@ -15,6 +15,7 @@ from exhume.audit.plan import Plan, Unit
 from exhume.audit.record import Record, Trial
 from exhume.audit.scoring import Scores, scores_of
 from exhume.audit.setting import Setting
+from exhume.audit.threads import one_thread
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
 from exhume.release import Release
@@ -34,10 +35,7 @@ class Batch:
 
 def run_unit(plan: Plan, unit: Unit, done: frozenset[str]) -> list[Batch]:
     """Publish the unit's releases once and run every attack on them that isn't done yet."""
-    from threadpoolctl import threadpool_limits
-
-    # One thread: a result must not depend on how many cores the machine happens to have.
-    with threadpool_limits(limits=1):
+    with one_thread():
         setting = plan.setting(unit.setting)
         pairs = [(attack, plan.trials(unit, attack)) for attack in plan.attacks]
         todo = [(a, trials) for a, trials in pairs if any(t.key not in done for t in trials)]

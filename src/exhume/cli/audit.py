@@ -29,6 +29,12 @@ def audit(
     redact: Annotated[
         bool, typer.Option("--redact", help="Leave records' pictures and values out of the report.")
     ] = False,
+    trust_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-code", help="Import the models that the file names as package.module:function."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     show_example: Annotated[
         bool, typer.Option("--show-example", help="Print the embedded example's TOML and stop.")
@@ -44,7 +50,9 @@ def audit(
     from exhume.audit import make_plan, run
     from exhume.report import render
 
-    plan = make_plan(_config(file))
+    config = _config(file)
+    _admit_code(config, file, trusted=trust_code)
+    plan = make_plan(config)
     executor = _executor(workers, len(plan.units()))
     command = shlex.join(["exhume", *sys.argv[1:]])
     try:
@@ -71,6 +79,24 @@ def _config(file: Path | None) -> Config:
     if file is None:
         return parse(example_text(), folder=Path(), source="the embedded example")
     return load(file)
+
+
+def _admit_code(config: Config, file: Path | None, *, trusted: bool) -> None:
+    """Refuse models that are code unless they are trusted; look for them beside the file."""
+    from exhume.config import NetworkReleaseTable
+    from exhume.errors import InputError
+
+    releases = [setting.release for setting in config.setting]
+    foreign = [r.model for r in releases if isinstance(r, NetworkReleaseTable) and r.foreign]
+    if not foreign:
+        return
+    if not trusted:
+        raise InputError(
+            f"{file}: the model {foreign[0]!r} is code that would be run; "
+            "give --trust-code if you trust it"
+        )
+    if file is not None:
+        sys.path.insert(0, str(file.resolve().parent))
 
 
 def _executor(workers: int, units: int) -> Executor:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.defences.base import Blurring
 from exhume.errors import InputError
 from exhume.mechanism import Mechanism
 from exhume.records import Records
-from exhume.release import Gradient, Outputs, Release, Update, Weights
+from exhume.release import Release, mapped
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -54,15 +53,4 @@ class Rounding(Blurring):
         return f"rounded to {self.decimals} decimals"
 
     def _rounded(self, release: Release) -> Release:
-        match release:
-            case Weights(parameters):
-                return Weights({n: self._round(a) for n, a in parameters.items()})
-            case Gradient(gradients, batch_size):
-                return Gradient({n: self._round(a) for n, a in gradients.items()}, batch_size)
-            case Update(changes, batch_size, steps):
-                return Update({n: self._round(a) for n, a in changes.items()}, batch_size, steps)
-            case Outputs(queries, values, answer):
-                return Outputs(queries, self._round(values), answer)
-
-    def _round(self, values: Array) -> Array:
-        return np.round(values, self.decimals)
+        return mapped(release, lambda values: np.round(values, self.decimals))
