@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from exhume.bounds.checks import require_probability
@@ -11,8 +13,10 @@ from exhume.membership.candidates import Against
 if TYPE_CHECKING:
     import dp_accounting
 
+    from exhume.bounds.privacy_loss import PrivacyLoss
+
 _STEPS = 60
-_GRID = 256
+_FINE = 1.0 / 1024.0
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,34 @@ class PowerCeiling:
         loss = privacy_loss(self.event)
         if loss is not None:
             return membership_risk(loss).advantage
-        # Between two points of a grid, γ is at most its value at the right one.
-        gammas = [self._gamma(i / _GRID) for i in range(1, _GRID + 1)]
-        return min(1.0, max(gamma - i / _GRID for i, gamma in enumerate(gammas)))
+        return self._widest_gap()
+
+    def _widest_gap(self) -> float:
+        """The largest γ(κ) − κ, from above: γ never falls, so on [a, b] it is at most γ(b) − a."""
+        intervals = [(-self._gamma(1.0), 0.0, 1.0, self._gamma(1.0))]
+        while True:
+            gap, start, end, at_end = heapq.heappop(intervals)
+            if end - start <= _FINE:
+                return min(1.0, max(0.0, -gap))
+            middle = 0.5 * (start + end)
+            at_middle = self._gamma(middle)
+            heapq.heappush(intervals, (start - at_middle, start, middle, at_middle))
+            heapq.heappush(intervals, (middle - at_end, middle, end, at_end))
+
+    @cached_property
+    def _loss(self) -> PrivacyLoss | None:
+        """The privacy-loss distribution, where the ceiling comes from it at every κ."""
+        from exhume.bounds import Method, ceiling, privacy_loss
+
+        found = ceiling(self.event, 0.5)
+        by_loss = found is not None and found.method is Method.PLD
+        return privacy_loss(self.event) if by_loss else None
 
     def _gamma(self, kappa: float) -> float:
         from exhume.bounds import ceiling
 
+        if self._loss is not None:
+            return float(self._loss.gamma(kappa))
         found = ceiling(self.event, kappa)
         return 1.0 if found is None else found.gamma
 
