@@ -15,7 +15,7 @@ from exhume.attacks.trajectory.observation import (
     Scores,
     WholeVector,
 )
-from exhume.attacks.trajectory.products import AutogradLoss, Known
+from exhume.attacks.trajectory.products import AutogradFamily, Known
 from exhume.attacks.trajectory.unrolled import label_vectors, unroll
 from exhume.models import CNN, MLP, Activation, Convolution
 from exhume.records import Records
@@ -131,9 +131,9 @@ def test_amplification_is_the_largest_stretch() -> None:
 def test_by_hand_agrees_with_automatic_differentiation() -> None:
     unrolled, record, _ = unrolled_with(TRAININGS["batches"])
     objective = MLP_TRAINING.objective("float64")
-    flat = unrolled.loss.known
+    flat = unrolled.losses.known
     shaped = Known(flat.x.reshape(-1, 3, 2), flat.labels, flat.weight)
-    general = replace(unrolled, loss=AutogradLoss(objective, shaped))
+    general = replace(unrolled, losses=AutogradFamily(objective, shaped))
     by_hand, by_graph = unrolled.path(record), general.path(record)
     v, u = torch.ones_like(record), torch.ones_like(by_hand.theta)
     assert torch.allclose(by_hand.jvp(v), by_graph.jvp(v), rtol=1e-9, atol=1e-12)

@@ -17,10 +17,10 @@ from exhume.training.objective import Loss, Objective
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Who takes part in a step: ``rows`` of the fixed set (None: all), the record's weight in it.
+    """Who takes part in a step: ``rows`` (None: all), the record standing last of all, index n.
 
-    The step's gradient is that of the summed losses divided by ``count``. A record that isn't in
-    the batch has weight 0.
+    The step's gradient is that of the summed losses divided by ``count``. ``record_weight`` is 0
+    where the record isn't in the batch, or doesn't count.
     """
 
     rows: Tensor | None
@@ -36,18 +36,34 @@ class Known:
     labels: Tensor
     weight: Tensor
 
-    def rows(self, chosen: Tensor | None) -> Known:
-        """Return the chosen rows; None means all of them."""
-        if chosen is None:
-            return self
-        return Known(self.x[chosen], self.labels[chosen], self.weight[chosen])
+    def with_record(self, record: Tensor) -> Known:
+        """Return these and the record after them, with weight 0: batches say what it counts."""
+        outputs = self.labels.shape[1]
+        own, label = record[:-outputs].reshape(self.x.shape[1:]), record[-outputs:]
+        return Known(
+            torch.cat([self.x, own[None]]),
+            torch.cat([self.labels, label[None]]),
+            torch.cat([self.weight, self.weight.new_zeros(1)]),
+        )
+
+    def members(self, batch: Batch) -> Known:
+        """Return those who take part in the batch; the record, if present, is weighted."""
+        rows = slice(None) if batch.rows is None else batch.rows
+        weight = self.weight[rows]
+        if batch.record_weight:
+            weight = torch.cat([weight[:-1], weight.new_full((1,), batch.record_weight)])
+        return Known(self.x[rows], self.labels[rows], weight)
 
 
 class Expansion(ABC):
-    """A step's gradient g(θ, record) at one place, to first order. Fields hold no leaf to train."""
+    """A step's gradient g(θ, record) at one place, to first order."""
 
     gradient: Tensor
-    bytes: int
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes that this keeps in memory."""
 
     @abstractmethod
     def times(self, parameters: Tensor, record: Tensor) -> Tensor:
@@ -59,15 +75,23 @@ class Expansion(ABC):
 
 
 class StepLoss(ABC):
-    """The loss that training steps descend, for any batch."""
+    """The loss that training steps descend, with one record in it."""
 
     @abstractmethod
-    def gradient(self, theta: Tensor, record: Tensor, batch: Batch) -> Tensor:
+    def gradient(self, theta: Tensor, batch: Batch) -> Tensor:
         """Return the step's gradient (P,) alone."""
 
     @abstractmethod
-    def expand(self, theta: Tensor, record: Tensor, batch: Batch) -> Expansion:
+    def expand(self, theta: Tensor, batch: Batch) -> Expansion:
         """Return the step's gradient with what its products need."""
+
+
+class LossFamily(ABC):
+    """The loss of a training on the fixed set and any one more record."""
+
+    @abstractmethod
+    def with_record(self, record: Tensor) -> StepLoss:
+        """Return the loss with ``record`` (R,) in it."""
 
 
 def record_losses(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
@@ -82,61 +106,61 @@ def record_losses(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     return 0.5 * (scores - labels).square().sum(dim=1)
 
 
-class AutogradLoss(StepLoss):
-    """Any network, by automatic differentiation.
+@dataclass(frozen=True, eq=False)
+class AutogradFamily(LossFamily):
+    """Any network, by automatic differentiation."""
 
-    The step's loss L is a scalar, so its second derivative in (θ, record) together is symmetric:
+    objective: Objective
+    known: Known
+
+    def with_record(self, record: Tensor) -> StepLoss:
+        """Return the loss with the record in it."""
+        return AutogradLoss(self.objective, self.known, record)
+
+
+class AutogradLoss(StepLoss):
+    """The mean loss L of a batch. Its second derivative in (θ, record) together is symmetric:
+
     both products are one backward pass through the graph of the gradient.
     """
 
-    def __init__(self, objective: Objective, known: Known) -> None:
-        self.objective, self.known = objective, known
-        self.shape = objective.network.record_shape
+    def __init__(self, objective: Objective, known: Known, record: Tensor) -> None:
+        self.objective, self.known, self.record = objective, known, record
 
-    def total(self, theta: Tensor, record: Tensor, batch: Batch) -> Tensor:
-        """Return the weighted mean loss of the batch."""
-        x, labels, weight = self.members(record, batch)
-        losses = record_losses(self.objective.loss, self.objective.scores(theta, x), labels)
-        return (losses * weight).sum() / batch.count
-
-    def members(self, record: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, labels and weights of the batch; the record comes last, if it is there."""
-        known = self.known.rows(batch.rows)
-        if not batch.record_weight:
-            return known.x, known.labels, known.weight
-        outputs = self.objective.network.outputs
-        own, label = record[:-outputs].reshape(self.shape), record[-outputs:]
-        weight = known.weight.new_full((1,), batch.record_weight)
-        return (
-            torch.cat([known.x, own[None]]),
-            torch.cat([known.labels, label[None]]),
-            torch.cat([known.weight, weight]),
-        )
-
-    def gradient(self, theta: Tensor, record: Tensor, batch: Batch) -> Tensor:
+    def gradient(self, theta: Tensor, batch: Batch) -> Tensor:
         """Return the step's gradient (P,)."""
         at = theta.detach().requires_grad_(True)
-        return torch.autograd.grad(self.total(at, record, batch), at)[0]
+        return torch.autograd.grad(self._total(at, self.record, batch), at)[0]
 
-    def expand(self, theta: Tensor, record: Tensor, batch: Batch) -> Expansion:
+    def expand(self, theta: Tensor, batch: Batch) -> Expansion:
         """Return the gradient and its graph."""
-        at, own = theta.detach().requires_grad_(True), record.detach().requires_grad_(True)
+        at, own = theta.detach().requires_grad_(True), self.record.detach().requires_grad_(True)
         meter = _Meter()
         with torch.autograd.graph.saved_tensors_hooks(meter.weigh, _unchanged):
-            total = self.total(at, own, batch)
+            total = self._total(at, own, batch)
             slopes = torch.autograd.grad(
                 total, (at, own), create_graph=True, materialize_grads=True
             )
         return _SymmetricGraph((at, own), slopes, meter.bytes)
+
+    def _total(self, theta: Tensor, record: Tensor, batch: Batch) -> Tensor:
+        members = self.known.with_record(record).members(batch)
+        scores = self.objective.scores(theta, members.x)
+        losses = record_losses(self.objective.loss, scores, members.labels)
+        return (losses * members.weight).sum() / batch.count
 
 
 class _SymmetricGraph(Expansion):
     def __init__(
         self, leaves: tuple[Tensor, Tensor], slopes: tuple[Tensor, ...], size: int
     ) -> None:
-        self._leaves, self._slopes, self.bytes = leaves, slopes, size
+        self._leaves, self._slopes, self._size = leaves, slopes, size
         self.gradient = slopes[0].detach()
         self._moves = slopes[1].requires_grad
+
+    @property
+    def size(self) -> int:
+        return self._size
 
     def times(self, parameters: Tensor, record: Tensor) -> Tensor:
         moving = 2 if self._moves else 1
@@ -154,24 +178,35 @@ class _SymmetricGraph(Expansion):
         return found[0], found[1]
 
 
-class ClippedLoss(AutogradLoss):
-    """Each record's gradient cut to a norm, as DP-GD does; the noise is left out.
+@dataclass(frozen=True, eq=False)
+class ClippedFamily(LossFamily):
+    """Each record's gradient cut to ``norm``, as DP-GD does; the noise is left out."""
 
-    A sum of clipped gradients is no gradient of anything: its Jacobian is not symmetric, and the
-    product with it is the derivative of the transposed product.
+    objective: Objective
+    known: Known
+    norm: float
+
+    def with_record(self, record: Tensor) -> StepLoss:
+        """Return the loss with the record in it."""
+        return ClippedLoss(self.objective, self.known, record, self.norm)
+
+
+class ClippedLoss(StepLoss):
+    """A sum of clipped gradients is no gradient of anything: its Jacobian is not symmetric.
+
+    The product with it is the derivative of the transposed product.
     """
 
-    def __init__(self, objective: Objective, known: Known, norm: float) -> None:
-        super().__init__(objective, known)
-        self.norm = norm
+    def __init__(self, objective: Objective, known: Known, record: Tensor, norm: float) -> None:
+        self.objective, self.known, self.record, self.norm = objective, known, record, norm
 
-    def gradient(self, theta: Tensor, record: Tensor, batch: Batch) -> Tensor:
+    def gradient(self, theta: Tensor, batch: Batch) -> Tensor:
         """Return the step's gradient (P,)."""
-        return self._clipped(theta, record, batch).detach()
+        return self._clipped(theta, self.record, batch).detach()
 
-    def expand(self, theta: Tensor, record: Tensor, batch: Batch) -> Expansion:
+    def expand(self, theta: Tensor, batch: Batch) -> Expansion:
         """Return the gradient and its graph."""
-        at, own = theta.detach().requires_grad_(True), record.detach().requires_grad_(True)
+        at, own = theta.detach().requires_grad_(True), self.record.detach().requires_grad_(True)
         gradient = self._clipped(at, own, batch)
         probe = torch.zeros_like(gradient, requires_grad=True)
         pulled = torch.autograd.grad(
@@ -183,15 +218,17 @@ class ClippedLoss(AutogradLoss):
         return _Graph((at, own), gradient, probe, pulled, size)
 
     def _clipped(self, theta: Tensor, record: Tensor, batch: Batch) -> Tensor:
-        x, labels, weight = self.members(record, batch)
+        members = self.known.with_record(record).members(batch)
 
-        def loss(at: Tensor, one: Tensor, its: Tensor) -> Tensor:
+        def loss(at: Tensor, one: Tensor, label: Tensor) -> Tensor:
             scores = self.objective.scores(at, one[None])
-            return record_losses(self.objective.loss, scores, its[None])[0]
+            return record_losses(self.objective.loss, scores, label[None])[0]
 
         slopes = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
-        each = slopes(theta, x, labels) * weight[:, None]
-        factor = (self.norm / each.norm(dim=1).clamp_min(1e-30)).clamp_max(1.0)
+        each = slopes(theta, members.x, members.labels) * members.weight[:, None]
+        # Inside the root, since a length has no slope at 0, where a record may well be.
+        lengths = (each.square().sum(dim=1) + 1e-60).sqrt()
+        factor = (self.norm / lengths).clamp_max(1.0)
         total: Tensor = (each * factor[:, None]).sum(dim=0) / batch.count
         return total
 
@@ -206,7 +243,11 @@ class _Graph(Expansion):
         size: int,
     ) -> None:
         self._leaves, self._graph, self._probe, self._pulled = leaves, gradient, probe, pulled
-        self.gradient, self.bytes = gradient.detach(), size
+        self.gradient, self._size = gradient.detach(), size
+
+    @property
+    def size(self) -> int:
+        return self._size
 
     def times(self, parameters: Tensor, record: Tensor) -> Tensor:
         return torch.autograd.grad(

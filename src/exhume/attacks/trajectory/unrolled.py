@@ -13,21 +13,22 @@ import torch
 from torch import Tensor
 
 from exhume.arrays import Array
+from exhume.attacks.trajectory.bends import BENDS
 from exhume.attacks.trajectory.observation import Observation
 from exhume.attacks.trajectory.optimiser_products import Moves, moves_of
-from exhume.attacks.trajectory.perceptron import BENDS, PerceptronLoss
+from exhume.attacks.trajectory.perceptron import PerceptronFamily
 from exhume.attacks.trajectory.products import (
-    AutogradLoss,
+    AutogradFamily,
     Batch,
-    ClippedLoss,
+    ClippedFamily,
     Expansion,
     Known,
-    StepLoss,
+    LossFamily,
 )
 from exhume.models.mlp import MLP
 from exhume.records import Records
 from exhume.training.network import Training
-from exhume.training.objective import Loss, Objective
+from exhume.training.objective import Objective
 from exhume.training.optimisers import Optimiser
 from exhume.training.simulator import repeatable
 
@@ -44,11 +45,12 @@ class Unrolled:
     every step and what its products need of as many steps as fit ``memory_limit`` bytes.
     """
 
-    loss: StepLoss
+    losses: LossFamily
     initial: Tensor
     optimiser: Optimiser
     batches: Sequence[Batch]
     observation: Observation
+    known: int
     unknowns: int
     memory_limit: int = MEMORY_LIMIT
     simulations: list[int] = field(default_factory=lambda: [0, 0])
@@ -72,12 +74,15 @@ class Unrolled:
     def base(self) -> Tensor:
         """θ (P,) after the same training with the record's loss weighted 0."""
         blank = self.initial.new_zeros(self.unknowns)
-        return self._run(blank, [Batch(b.rows, 0.0, b.count) for b in self.batches])
+        known = [None if b.rows is None else b.rows[b.rows < self.known] for b in self.batches]
+        pairs = zip(self.batches, known, strict=True)
+        return self._run(blank, [Batch(rows, 0.0, b.count) for b, rows in pairs])
 
     def _run(self, record: Tensor, batches: Sequence[Batch]) -> Tensor:
         theta, state = self.initial, self.optimiser.start(self.initial)
+        loss = self.losses.with_record(record)
         for batch in batches:
-            gradient = self.loss.gradient(theta, record, batch)
+            gradient = loss.gradient(theta, batch)
             theta, state = self.optimiser.step(theta, gradient, state)
         return theta
 
@@ -87,14 +92,15 @@ class Path:
 
     def __init__(self, unrolled: Unrolled, record: Tensor) -> None:
         self.unrolled, self.record = unrolled, record
+        self._loss = unrolled.losses.with_record(record)
         self._thetas: list[Tensor] = []
         self._kept: list[Expansion | None] = []
         self._moves: Moves = moves_of(unrolled.optimiser)
         theta, state = unrolled.initial, unrolled.optimiser.start(unrolled.initial)
         room = unrolled.memory_limit
         for batch in unrolled.batches:
-            here = unrolled.loss.expand(theta, record, batch)
-            room -= here.bytes
+            here = self._loss.expand(theta, batch)
+            room -= here.size
             self._thetas.append(theta)
             self._kept.append(here if room >= 0 else None)
             following, state = unrolled.optimiser.step(theta, here.gradient, state)
@@ -160,8 +166,7 @@ class Path:
         kept = self._kept[step]
         if kept is not None:
             return kept
-        unrolled = self.unrolled
-        return unrolled.loss.expand(self._thetas[step], self.record, unrolled.batches[step])
+        return self._loss.expand(self._thetas[step], self.unrolled.batches[step])
 
 
 def unroll(
@@ -183,11 +188,12 @@ def unroll(
     initial = objective.flat(training.initial.draw(training.network, rng))
     size = math.prod(fixed_set.record_shape) + training.network.outputs
     return Unrolled(
-        loss_of(training, objective, known_tensors(training, objective, fixed_set)),
+        losses_of(training, objective, known_tensors(training, objective, fixed_set)),
         initial,
         training.optimiser,
         batches_of(training, len(fixed_set), target_weight, objective.device),
         observation,
+        len(fixed_set),
         size,
         memory_limit,
     )
@@ -209,16 +215,16 @@ def label_vectors(training: Training, labels: Array) -> Array:
     return np.eye(len(training.classes))[responses]
 
 
-def loss_of(training: Training, objective: Objective, known: Known) -> StepLoss:
+def losses_of(training: Training, objective: Objective, known: Known) -> LossFamily:
     """Return the fastest products there are for this training."""
     if training.clipping is not None:
-        return ClippedLoss(objective, known, training.clipping.norm)
+        return ClippedFamily(objective, known, training.clipping.norm)
     network = training.network
     if not isinstance(network, MLP) or network.activation not in BENDS:
-        return AutogradLoss(objective, known)
+        return AutogradFamily(objective, known)
     widths = (math.prod(network.record_shape), *network.hidden, network.outputs)
     flat = Known(known.x.reshape(len(known.x), -1), known.labels, known.weight)
-    return PerceptronLoss(widths, network.activation, objective.loss, flat)
+    return PerceptronFamily(widths, network.activation, objective.loss, flat)
 
 
 def batches_of(
@@ -230,13 +236,11 @@ def batches_of(
         if chosen is None:
             found.append(Batch(None, target_weight, known + 1))
             continue
-        rows = torch.as_tensor(chosen[chosen < known], device=device)
-        present = len(rows) < len(chosen)
+        # The record stands last in its batch: that is where the products look for it.
+        rows = torch.as_tensor(np.sort(chosen), device=device)
+        present = known in chosen
         count = len(chosen)
         if training.clipping is not None and training.batches is not None:
             count = min(known + 1, training.batches.size)
         found.append(Batch(rows, target_weight if present else 0.0, count))
     return found
-
-
-__all__ = ["Loss", "Path", "Unrolled", "unroll"]
