@@ -1,0 +1,254 @@
+"""Files of arrays that took long to compute, kept between runs, shared between processes.
+
+The folder is ``$EXHUME_CACHE``, else ``exhume`` in the user's cache folder; ``EXHUME_CACHE=off``
+does without. It holds models trained on private records, so only its owner can read it. Nothing
+here may cost anybody an audit: what can't be written is computed again next time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from exhume.arrays import Array
+from exhume.errors import InputError, StoreError
+from exhume.shadows.sealed import packed, unpacked
+
+FOLDER, LIMIT, OFF = "EXHUME_CACHE", "EXHUME_CACHE_LIMIT", "off"
+DEFAULT_LIMIT = 2_000_000_000
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SHELF = re.compile(r"[a-z]+-[0-9a-f]{32}")
+_ABANDONED_SECONDS = 3600.0
+"""A half-written file this old belongs to a process that was killed."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file that is there: its folder and name, bytes, and when it was last used (Unix time)."""
+
+    path: Path
+    size: int
+    used: float
+
+
+@dataclass
+class Cache:
+    """A folder of arrays by (shelf, name); ``folder`` None keeps nothing.
+
+    ``problem`` says why nothing can be kept any more, once something could not be written.
+    """
+
+    folder: Path | None
+    limit: int = DEFAULT_LIMIT
+    problem: str = ""
+
+    def load(self, shelf: str, name: str) -> dict[str, Array] | None:
+        """Return the arrays kept there, or None if there are none or they aren't what was kept."""
+        path = self._path(shelf, name)
+        if path is None:
+            return None
+        try:
+            found = unpacked(path.read_bytes(), f"{shelf}/{name}")
+        except OSError:
+            return None
+        if found is None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        else:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return found
+
+    def keep(self, shelf: str, name: str, arrays: Mapping[str, Array], *, about: str) -> None:
+        """Keep arrays, all or nothing; ``about`` says in a few words what they are."""
+        from exhume.audit.durable import make_folder, write_bytes
+
+        path = self._path(shelf, name)
+        if path is None or self.problem:
+            return
+        try:
+            content = packed(arrays, f"{shelf}/{name}", about)
+            if len(content) > self.limit:
+                self.problem = f"{len(content):,} bytes are more than {LIMIT}={self.limit:,} allows"
+                return
+            self._make_room(len(content))
+            for folder in (path.parent.parent, path.parent):
+                if not folder.is_dir():
+                    make_folder(folder)
+            write_bytes(path, content)
+        except (StoreError, OSError) as error:
+            self.problem = str(error)
+
+    def computed(
+        self,
+        shelf: str,
+        name: str,
+        compute: Callable[[], dict[str, Array]],
+        *,
+        about: str,
+        wait: bool,
+    ) -> dict[str, Array] | None:
+        """Return what is kept there, else compute and keep it.
+
+        While another process is computing it, wait, or return None at once without ``wait``.
+        """
+        found = self.load(shelf, name)
+        if found is not None:
+            return found
+        with self.turn(shelf, name, wait=wait) as mine:
+            if not mine:
+                return None
+            # Perhaps somebody else finished it while we waited.
+            found = self.load(shelf, name)
+            if found is None:
+                found = compute()
+                self.keep(shelf, name, found, about=about)
+            return found
+
+    @contextlib.contextmanager
+    def turn(self, shelf: str, name: str, *, wait: bool) -> Iterator[bool]:
+        """Hold the right to compute one file; yields False where another process has it.
+
+        The system takes the right back from a process that ends, however it ends. Where there are
+        no locks everybody has the right: work may be done twice, never wrongly.
+        """
+        path = self._path(shelf, name)
+        handle = None if path is None or self.problem else _opened(path.with_suffix(".lock"))
+        if handle is None:
+            yield True
+            return
+        try:
+            mine = _locked(handle, wait=wait)
+            yield mine
+            if mine and path is not None:
+                # Whoever waits on this file looks for the result first, so it may go.
+                with contextlib.suppress(OSError):
+                    path.with_suffix(".lock").unlink()
+        finally:
+            os.close(handle)
+
+    def entries(self) -> list[Entry]:
+        """Return every file that is kept, the least recently used first."""
+        found = []
+        for path in self._files("*.safetensors"):
+            with contextlib.suppress(OSError):
+                state = path.stat()
+                found.append(Entry(path, state.st_size, state.st_mtime))
+        return sorted(found, key=lambda entry: (entry.used, str(entry.path)))
+
+    def empty(self) -> int:
+        """Delete everything that is kept; return how many bytes went."""
+        gone = sum(self._deleted(entry) for entry in self.entries())
+        for path in [*self._files("*.lock"), *self._files(".tmp-*")]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        for shelf in self._shelves():
+            with contextlib.suppress(OSError):
+                shelf.rmdir()
+        return gone
+
+    def _make_room(self, size: int) -> None:
+        entries = self.entries()
+        over = sum(entry.size for entry in entries) + size - self.limit
+        for entry in entries:
+            if over <= 0:
+                break
+            over -= self._deleted(entry)
+        self._sweep()
+
+    def _deleted(self, entry: Entry) -> int:
+        try:
+            entry.path.unlink()
+        except OSError:
+            return 0
+        # A shelf goes with its last file.
+        with contextlib.suppress(OSError):
+            entry.path.parent.rmdir()
+        return entry.size
+
+    def _sweep(self) -> None:
+        for path in self._files(".tmp-*"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
+
+    def _shelves(self) -> list[Path]:
+        """Return the folders that are this cache's own; strangers' are never touched."""
+        if self.folder is None:
+            return []
+        try:
+            return [path for path in self.folder.iterdir() if _SHELF.fullmatch(path.name)]
+        except OSError:
+            return []
+
+    def _files(self, pattern: str) -> Iterator[Path]:
+        for shelf in self._shelves():
+            yield from shelf.glob(pattern)
+
+    def _path(self, shelf: str, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / shelf / f"{name}.safetensors"
+
+
+def shelf_name(kind: str, key: str) -> str:
+    """Return the folder's name for one kind of content: ``shadows-`` and half of a fingerprint."""
+    return f"{kind}-{key[:32]}"
+
+
+def user_cache() -> Cache:
+    """Return the cache that the environment asks for."""
+    named = os.environ.get(FOLDER, "")
+    if named.strip().lower() == OFF:
+        return Cache(None)
+    folder = Path(named).expanduser() if named else _platform_folder() / "exhume"
+    return Cache(folder, _limit(os.environ.get(LIMIT, "")))
+
+
+def _limit(text: str) -> int:
+    """Return a number of bytes: ``500 MB``, ``2GB``, ``1000000``."""
+    if not text.strip():
+        return DEFAULT_LIMIT
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if found is None or found[2].upper() not in _UNITS:
+        raise InputError(f"{LIMIT} must be a size such as 500 MB or 2 GB, got {text!r}")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def _platform_folder() -> Path:
+    import sys
+
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _opened(path: Path) -> int | None:
+    from exhume.audit.durable import make_folder
+
+    try:
+        for folder in (path.parent.parent, path.parent):
+            if not folder.is_dir():
+                make_folder(folder)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except (OSError, StoreError):
+        return None
+
+
+def _locked(handle: int, *, wait: bool) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this platform
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True

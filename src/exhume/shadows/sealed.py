@@ -1,0 +1,53 @@
+"""Arrays as one file that shows whether it is still what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from exhume.arrays import Array
+from exhume.shadows.fingerprint import fingerprint
+
+
+def packed(arrays: Mapping[str, Array], place: str, about: str) -> bytes:
+    """Return arrays as a safetensors file, sealed with the place where they belong."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    seal = fingerprint(place, dict(sorted(whole.items())))
+    packed: bytes = save(whole, metadata={"seal": seal, "about": about})
+    return packed
+
+
+def unpacked(content: bytes, place: str) -> dict[str, Array] | None:
+    """Return the arrays if they are those that were kept at this place, else None."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays: dict[str, Array] = load(content)
+        seal = _metadata(content).get("seal")
+    except (SafetensorError, ValueError, KeyError, TypeError, UnicodeDecodeError):
+        return None
+    return arrays if seal == fingerprint(place, dict(sorted(arrays.items()))) else None
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    import json
+
+    # The format: eight bytes of length, then that much JSON.
+    length = int.from_bytes(content[:8], "little")
+    found: dict[str, str] = json.loads(content[8 : 8 + length]).get("__metadata__", {})
+    return found
+
+
+def about(path: Path) -> str:
+    """Return what a kept file says about itself, or nothing where it can't be read."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            head = file.read(min(length, 1 << 20))
+        return _metadata(length.to_bytes(8, "little") + head).get("about", "")
+    except (OSError, ValueError, AttributeError):
+        return ""

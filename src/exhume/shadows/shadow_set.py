@@ -1,0 +1,126 @@
+"""Shadow models: what the release would look like, for records that the adversary has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.errors import InputError
+from exhume.records import Records
+from exhume.release import Release
+from exhume.shadows.cache import Cache, shelf_name, user_cache
+from exhume.shadows.fingerprint import fingerprint
+from exhume.shadows.making import Maker, maker_for
+from exhume.shadows.order import FEWEST, Order
+
+CHUNK = 64
+"""Shadow models are trained, kept and shared between processes this many at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowSet:
+    """k shadow releases as differences to ``base`` (P,), and the records that made them.
+
+    ``differences`` (k, P) is float32. Where the training can be repeated exactly, ``base`` is its
+    outcome without any target; else it is the mean of the shadow releases. ``diverged`` shadow
+    models are left out. ``problem`` says why the models could not be kept for next time.
+    """
+
+    order: Order
+    differences: Array
+    base: FloatArray
+    targets: Records
+    diverged: int = 0
+    problem: str = ""
+
+    def __len__(self) -> int:
+        return len(self.differences)
+
+    def read(self, release: Release) -> FloatArray:
+        """Return a release's own difference to the base (P,), float64."""
+        layout = self.order.layout
+        return np.asarray(layout.vector(release)[layout.columns()] - self.base)
+
+    def note(self) -> str:
+        """Say what a reader of results should know about these shadow models."""
+        parts = []
+        if self.order.left_out:
+            parts.append(f"{self.order.left_out} shadow targets are in the fixed set: left out")
+        if self.diverged:
+            parts.append(f"{self.diverged} shadow models diverged: left out")
+        if self.problem:
+            parts.append(f"shadow models are not kept for next time: {self.problem}")
+        return "; ".join(parts)
+
+
+@lru_cache(maxsize=1)
+def shadows_of(order: Order) -> ShadowSet:
+    """Fill an order, from the user's cache as far as it goes; the last one stays in memory.
+
+    Raises InputError where training diverges without a target, or with all but a few of them.
+    """
+    return filled(order, user_cache())
+
+
+def filled(order: Order, cache: Cache) -> ShadowSet:
+    """Train what the cache doesn't hold, sharing the work with other processes that want it too.
+
+    Chunks that another process is training are left to it, and waited for at the end.
+    """
+    maker = maker_for(order)
+    if not maker.source:
+        cache = Cache(None)
+    shelf = shelf_name("shadows", maker.source or "0" * 32)
+    base = cache.computed(shelf, "base", lambda: {"base": maker.base()}, about="base", wait=True)
+    chunks = [order.targets.take(slice(i, i + CHUNK)) for i in range(0, len(order.targets), CHUNK)]
+    found: dict[int, Array] = {}
+    for wait in (False, True):
+        for i, targets in enumerate(chunks):
+            rows = None if i in found else _rows(maker, targets, cache, shelf, wait=wait)
+            if rows is not None:
+                found[i] = rows
+    assert base is not None
+    return _gathered(order, maker, found, base["base"], cache.problem)
+
+
+def _rows(maker: Maker, targets: Records, cache: Cache, shelf: str, *, wait: bool) -> Array | None:
+    """Return one chunk's rows, or None while another process is training them."""
+    name = fingerprint(targets)[:40]
+    about = f"{len(targets)} shadow models"
+    found = cache.computed(
+        shelf, name, lambda: {"rows": maker.rows(targets, name)}, about=about, wait=wait
+    )
+    return None if found is None else found["rows"]
+
+
+def _gathered(
+    order: Order, maker: Maker, chunks: dict[int, Array], base: FloatArray, problem: str
+) -> ShadowSet:
+    layout, columns = order.layout, order.layout.columns()
+    exact = order.repeatable
+    centre = layout.read(maker.released(np.zeros((1, len(base))), base, -1))[0] if exact else 0.0
+    differences = np.empty((len(order.targets), len(columns)), dtype=np.float32)
+    for i in sorted(chunks):
+        first = i * CHUNK
+        with np.errstate(invalid="ignore", over="ignore"):
+            rows = layout.read(maker.released(chunks[i], base, first)) - centre
+        differences[first : first + len(rows)] = rows[:, columns]
+    sound = np.asarray(np.isfinite(differences).all(axis=1))
+    if sound.sum() < FEWEST:
+        raise InputError(
+            f"{int((~sound).sum())} of {len(sound)} shadow models diverged: "
+            f"{order.training.optimiser.describe()}"
+        )
+    if not sound.all():
+        differences = differences[sound]
+    targets = order.targets if sound.all() else order.targets.take(np.flatnonzero(sound))
+    if exact:
+        middle = np.asarray(centre)[columns]
+    else:
+        # Nothing to measure from but the shadow models themselves.
+        middle = differences.mean(axis=0, dtype=np.float64)
+        differences -= middle.astype(np.float32)
+    return ShadowSet(order, differences, middle, targets, int((~sound).sum()), problem)
