@@ -12,7 +12,7 @@ from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import Attack
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
-from exhume.release import Release
+from exhume.release import Gradient, Release, Update
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Oblivious(Attack):
         """Choose once for every pool that is shared."""
         guesses: dict[tuple[int, int], FloatArray] = {}
         results = []
-        for one in knowledge:
+        for release, one in zip(releases, knowledge, strict=True):
             key = (id(one.fixed_set), id(one.shadow_targets))
             if key not in guesses:
                 guesses[key] = _best_guess(one)
@@ -56,13 +56,17 @@ class Oblivious(Attack):
                 guess = np.where(known.mask, known.values, guess)
             results.append(
                 Reconstruction(
-                    guess[None],
+                    np.repeat(guess[None], _batch_size(release), axis=0),
                     Status.CONVERGED,
                     labels=one.labels,
                     message="a constant guess from the pool; the release was not looked at",
                 )
             )
         return results
+
+
+def _batch_size(release: Release) -> int:
+    return release.batch_size if isinstance(release, Gradient | Update) else 1
 
 
 def _best_guess(knowledge: Knowledge) -> FloatArray:

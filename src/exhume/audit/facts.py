@@ -73,7 +73,7 @@ def measure(plan: Plan, index: int) -> SettingFacts:
 def _measured(plan: Plan, index: int) -> SettingFacts:
     setting, yard = plan.setting(index), yardstick(plan, index)
     oracle = yard.oracle
-    event = setting.mechanism.event(len(setting.fixed_set) + 1)
+    event = setting.mechanism.event(setting.records)
     bound = _bound(plan, index, setting)
     name, utility = _utility(setting, plan.config.audit.seed)
     return SettingFacts(
@@ -117,7 +117,7 @@ def _bound(plan: Plan, index: int, setting: Setting) -> _Bound:
     """The ceiling over a range of closeness, where the mechanism's event has a finite guarantee."""
     from exhume.bounds import ceiling
 
-    event = setting.mechanism.event(len(setting.fixed_set) + 1)
+    event = setting.mechanism.event(setting.records)
     if ceiling(event, 0.5) is None:
         return _Bound(note="no bound holds: this training is not differentially private")
     if setting.targets is None:
@@ -171,7 +171,7 @@ def _utility(setting: Setting, seed: int) -> tuple[str, float | None]:
     if not isinstance(model, Model) or setting.reserve is None or setting.given is not None:
         return "", None
     indices = range(min(_UTILITY_RELEASES, setting.size))
-    releases = setting.releases(list(indices), seed)
+    releases = setting.releases(setting.groups(indices), seed)
     scores = [model.score(r, setting.reserve) for r in releases if isinstance(r, Weights)]
     if not scores:
         return "", None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from exhume.arrays import Array
 from exhume.config import (
     DefenceTable,
     LinearReleaseTable,
@@ -16,13 +18,16 @@ from exhume.config import (
     SettingTable,
     TrainingTable,
 )
+from exhume.errors import InputError
 from exhume.mechanism import Mechanism
+from exhume.models.initialise import Initialisation, Scheme
 from exhume.records import Records
 from exhume.release import Answer
 from exhume.seeds import stream
+from exhume.training.model import Label
 
 if TYPE_CHECKING:
-    from exhume.models import Initialisation, Network
+    from exhume.models import Network
     from exhume.training import SGD, Adam, Batches, Clipping, Model
 
 
@@ -47,6 +52,87 @@ def build_mechanism(table: SettingTable, fixed_set: Records, *, seed: int) -> Me
         if not isinstance(defence, OutputPerturbationTable):
             mechanism = _defended(mechanism, defence)
     return mechanism
+
+
+def build_batch_mechanism(
+    table: SettingTable,
+    record_shape: tuple[int, ...],
+    classes: tuple[Label, ...],
+    pool: Records | None,
+    seed: int,
+    *,
+    state: Mapping[str, Array] | None = None,
+) -> Mechanism:
+    """Return the mechanism of a gradient or update, with its defences.
+
+    The parameters are ``state`` where given, else drawn, and trained on ``pool`` where the table
+    has a warm-up.
+    """
+    from exhume.training import SGD
+    from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
+
+    release, training = table.release, table.knowledge.training
+    assert isinstance(release, NetworkReleaseTable)
+    network = _architecture(release, record_shape, len(classes))
+    parameters, buffers = _state(network, release, pool, classes, seed, state)
+    step = GradientStep(
+        network,
+        classes,
+        Initialisation(seed=seed),
+        parameters,
+        buffers,
+        device=release.device,
+        batch_norm=release.batch_norm,
+    )
+    mechanism: GradientStep | LocalSteps | Mechanism = step
+    if training is not None:
+        optimiser = _optimiser(training)
+        if not isinstance(optimiser, SGD):
+            raise InputError("an update's local steps are gradient descent: optimiser = 'sgd'")
+        batches = _batches(training, seed if table.knowledge.order else None)
+        mechanism = LocalSteps(step, optimiser, training.epochs, batches)
+    if release.clients is not None:
+        assert isinstance(mechanism, GradientStep | LocalSteps)
+        mechanism = Aggregate(mechanism, release.clients)
+    for defence in release.defences:
+        mechanism = _defended(mechanism, defence)
+    return mechanism
+
+
+_Arrays = Mapping[str, Array]
+
+
+def _state(
+    network: Network,
+    release: NetworkReleaseTable,
+    pool: Records | None,
+    classes: tuple[Label, ...],
+    seed: int,
+    given: _Arrays | None,
+) -> tuple[_Arrays | None, _Arrays | None]:
+    """Return the parameters and buffers that a gradient is taken at; None where they are drawn."""
+    if given is not None:
+        own = network.parameter_shapes()
+        buffers = {name: array for name, array in given.items() if name not in own}
+        return {name: given[name] for name in given if name in own}, buffers or None
+    if release.warm_up is None:
+        return None, None
+    from exhume.models.trained import train_a_little
+    from exhume.training import Training
+
+    if pool is None:
+        raise InputError("warm_up trains on data.shadow_targets, and there are none")
+    records = Records(pool.x, Training(network, classes).responses(pool.labels))
+    warm = release.warm_up
+    state = train_a_little(
+        network,
+        records,
+        warm.steps,
+        batch_size=warm.batch_size,
+        learning_rate=warm.learning_rate,
+        seed=seed,
+    )
+    return state.parameters, state.buffers or None
 
 
 def _defended(mechanism: Mechanism, table: DefenceTable) -> Mechanism:
@@ -107,14 +193,26 @@ def _architecture(
     table: NetworkReleaseTable, record_shape: tuple[int, ...], outputs: int
 ) -> Network:
     from exhume.models import CNN, MLP, Activation, Convolution, Imported
+    from exhume.models.convnet import ConvNet
+    from exhume.models.lenet import LeNet
+    from exhume.models.resnet import ResNet, resnet20
 
     if table.foreign:
         return Imported(record_shape, outputs, table.model)
-    activation = Activation(table.activation)
-    if table.model == "mlp":
-        return MLP(record_shape, outputs, table.hidden, activation)
-    convolutions = tuple(Convolution(**one.model_dump()) for one in table.convolutions)
-    return CNN(record_shape, outputs, convolutions, activation)
+    activation = Activation(table.activation or "elu")
+    match table.model:
+        case "mlp":
+            return MLP(record_shape, outputs, table.hidden, activation)
+        case "cnn":
+            convolutions = tuple(Convolution(**one.model_dump()) for one in table.convolutions)
+            return CNN(record_shape, outputs, convolutions, activation)
+        case "lenet":
+            return LeNet(record_shape, outputs)
+        case "convnet":
+            return ConvNet(record_shape, outputs, table.width or 32)
+        case "resnet18":
+            return ResNet(record_shape, outputs, table.width or 64)
+    return resnet20(record_shape, outputs)
 
 
 def _optimiser(table: TrainingTable) -> SGD | Adam:
@@ -132,8 +230,6 @@ def _batches(table: TrainingTable, seed: int | None) -> Batches | None:
 
 
 def _initialisation(table: TrainingTable, seed: int | None) -> Initialisation:
-    from exhume.models import Initialisation, Scheme
-
     return Initialisation(Scheme(table.initialisation), seed)
 
 

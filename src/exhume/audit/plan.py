@@ -9,8 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from exhume.attacks.base import Attack
+from exhume.audit.building import build
 from exhume.audit.record import SCHEMA_VERSION, Trial, attack_settings, canonical
-from exhume.audit.setting import Setting, build
+from exhume.audit.setting import Setting
 from exhume.config import Config
 
 CHUNK = 16
@@ -49,9 +50,11 @@ class Plan:
         for index, table in enumerate(self.config.setting):
             count = table.targets or self.config.audit.targets
             if table.release.file is not None:
-                count = 1
-            for start in range(0, count, CHUNK):
-                units.append(Unit(index, tuple(range(start, min(start + CHUNK, count)))))
+                count = table.batch or 1
+            batch = table.batch or 1
+            chunk = batch * max(1, CHUNK // batch)
+            for start in range(0, count, chunk):
+                units.append(Unit(index, tuple(range(start, min(start + chunk, count)))))
         return units
 
     def setting(self, index: int) -> Setting:

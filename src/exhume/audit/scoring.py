@@ -13,7 +13,15 @@ from exhume.audit.plan import Plan
 from exhume.audit.setting import Setting
 from exhume.config import Config
 from exhume.errors import InputError
-from exhume.metrics import RMSE, Metric, Oracle, lpips_unavailable, make, nearest_neighbours
+from exhume.metrics import (
+    RMSE,
+    Metric,
+    Oracle,
+    lpips_unavailable,
+    make,
+    match,
+    nearest_neighbours,
+)
 from exhume.metrics.names import names
 from exhume.reconstruction import Reconstruction
 from exhume.release import Weights
@@ -106,6 +114,44 @@ def scores_of(
         )
         for i, result in enumerate(results)
     ]
+
+
+def members(
+    plan: Plan, index: int, groups: Sequence[tuple[int, ...]], results: Sequence[Reconstruction]
+) -> list[Reconstruction]:
+    """Return one result a target: a batch's candidates are dealt out to the targets in it.
+
+    A release shows no order of its batch, so the order is not held against an attack: candidates
+    are assigned so that the total error is the smallest.
+    """
+    setting, yard = plan.setting(index), yardstick(plan, index)
+    if setting.batch is None:
+        return list(results)
+    dealt = []
+    for group, result in zip(groups, results, strict=True):
+        order = np.arange(len(group))
+        order[len(result) :] = -1
+        if setting.targets is not None and len(result):
+            truth = setting.targets.x[list(group)]
+            order = match(truth, result.samples, yard.success).indices
+        dealt += [_member(result, int(place)) for place in order]
+    return dealt
+
+
+def _member(result: Reconstruction, place: int) -> Reconstruction:
+    """Return the candidate at ``place`` alone; -1 stands for none."""
+    own = slice(place, place + 1) if place >= 0 else slice(0, 0)
+    parts = (result.labels, result.confidence, result.error_estimate)
+    labels, confidence, estimate = (None if part is None else part[own] for part in parts)
+    return Reconstruction(
+        result.samples[own],
+        result.status,
+        labels,
+        confidence,
+        estimate,
+        result.message,
+        result.stats,
+    )
 
 
 def _column(

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.baseline import column_scale
-from exhume.audit.mechanisms import build_mechanism
-from exhume.config import (
-    Config,
-    DataTable,
-    SettingTable,
-)
-from exhume.data.dataset import Task
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge, KnownAttributes
 from exhume.mechanism import Mechanism
 from exhume.records import Records
-from exhume.release import Outputs, Release, Weights
+from exhume.release import Release
 from exhume.seeds import stream
-from exhume.training.answers import trained_model
 
 Range = tuple[float, float]
 
@@ -33,7 +24,9 @@ class Setting:
     """What is audited: a mechanism (or one release from outside), who knows what, and the truth.
 
     ``targets`` are the truth: only metrics see them. ``reserve`` holds records like the targets
-    that nobody in the threat model has: they measure utility and the prior.
+    that nobody in the threat model has: they measure utility and the prior. With ``batch`` a
+    release is about that many targets together and nothing else; without, about one target beside
+    the fixed set.
     """
 
     name: str
@@ -48,11 +41,22 @@ class Setting:
     known_columns: tuple[int, ...] = ()
     given: Release | None = None
     initial: Mapping[str, Array] | None = None
+    batch: int | None = None
 
     @property
     def size(self) -> int:
-        """How many releases there are to attack."""
-        return 1 if self.targets is None else len(self.targets)
+        """How many records there are to rebuild."""
+        return (self.batch or 1) if self.targets is None else len(self.targets)
+
+    @property
+    def records(self) -> int:
+        """How many records a release is made of."""
+        return self.batch or len(self.fixed_set) + 1
+
+    def groups(self, indices: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the targets that go into one release together."""
+        size = self.batch or 1
+        return [tuple(indices[i : i + size]) for i in range(0, len(indices), size)]
 
     @property
     def pool(self) -> FloatArray:
@@ -64,28 +68,32 @@ class Setting:
         """The unit of each entry of a record, for errors."""
         return column_scale(self.pool, self.value_range)
 
-    def knowledge(self, index: int) -> Knowledge:
-        """What the adversary knows when it attacks the release of target ``index``."""
-        truth = None if self.targets is None else self.targets.take([index])
+    def knowledge(self, *members: int) -> Knowledge:
+        """What the adversary knows when it attacks the release of these targets."""
+        truth = None if self.targets is None else self.targets.take(list(members))
         return Knowledge(
             record_shape=self.fixed_set.record_shape,
             value_range=self.value_range,
             training=self.mechanism,
-            fixed_set=self.fixed_set,
+            fixed_set=self.fixed_set if self.batch is None else None,
             shadow_targets=self.shadow_targets,
             labels=truth.labels if truth is not None and self.knows_labels else None,
             known_attributes=self._attributes(truth),
             initial=self.initial,
         )
 
-    def releases(self, indices: Sequence[int], seed: int) -> Sequence[Release]:
-        """Publish with each of these targets in the data, each with its own random stream."""
+    def releases(self, groups: Sequence[tuple[int, ...]], seed: int) -> Sequence[Release]:
+        """Publish with each of these groups of targets, each with its own random stream."""
         if self.given is not None:
-            return [self.given for _ in indices]
+            return [self.given for _ in groups]
         assert self.targets is not None
-        rngs = [stream(seed, "training", self.name, index) for index in indices]
-        targets = self.targets.take(list(indices))
+        rngs = [stream(seed, "training", self.name, group[0]) for group in groups]
         try:
+            if self.batch is not None:
+                batches = [self.targets.take(list(group)) for group in groups]
+                pairs = zip(batches, rngs, strict=True)
+                return [self.mechanism.publish(batch, rng=rng) for batch, rng in pairs]
+            targets = self.targets.take([index for (index,) in groups])
             return self.mechanism.publish_each(self.fixed_set, targets, rngs=rngs)
         except InputError as error:
             raise InputError(f"setting {self.name!r}: {error}") from None
@@ -96,170 +104,3 @@ class Setting:
         mask = np.zeros(truth.record_shape, dtype=bool)
         mask.reshape(-1)[list(self.known_columns)] = True
         return KnownAttributes(mask, np.where(mask, truth.x[0], 0.0))
-
-
-def build(config: Config, index: int) -> Setting:
-    """Load the data and build the mechanism of one setting."""
-    table = config.setting[index]
-    try:
-        if table.release.file is not None:
-            return _from_file(config, table)
-        return _simulated(config, table)
-    except InputError as error:
-        raise InputError(f"setting {table.name!r}: {error}") from None
-
-
-def _simulated(config: Config, table: SettingTable) -> Setting:
-    from exhume.data import check_for_training, split_records, without_copies
-
-    assert table.data is not None
-    loaded = _load(table.data)
-    records, targets = loaded.records, table.targets or config.audit.targets
-    shadow, fixed = table.data.shadow_targets, table.data.fixed_set
-    if fixed is None:
-        # Half of what is left goes to the model, the other half measures utility and the prior.
-        fixed = (len(records) - shadow - targets) // 2
-        if fixed < 2:
-            raise InputError(f"{len(records)} records are too few for {targets} targets")
-    split = split_records(
-        records, fixed_set=fixed, shadow_targets=shadow, targets=targets, seed=config.audit.seed
-    )
-    check_for_training(split.fixed_set, loaded.task)
-    taken = [part for part in (split.fixed_set, split.shadow_targets, split.targets) if len(part)]
-    rest = without_copies(records, *taken)
-    parts = [split.fixed_set, split.targets, split.shadow_targets, rest]
-    if table.data.units == "fixed-set":
-        parts = [_in_units_of(split.fixed_set, part) for part in parts]
-    fixed_set, truth, shadows, rest = parts
-    value_range = table.knowledge.value_range or (
-        loaded.value_range if table.data.units == "raw" else None
-    )
-    mechanism = build_mechanism(table, fixed_set, seed=config.audit.seed)
-    return Setting(
-        table.name,
-        table.title or table.name,
-        mechanism,
-        fixed_set,
-        shadows if len(shadows) else None,
-        truth,
-        rest if len(rest) else None,
-        value_range,
-        table.knowledge.labels,
-        _columns(table, fixed_set),
-    )
-
-
-def _from_file(config: Config, table: SettingTable) -> Setting:
-    from exhume.audit.files import read_arrays, read_release
-    from exhume.data import read_records
-
-    assert table.release.file is not None
-    assert table.knowledge.fixed_set is not None
-    initial = table.knowledge.initial
-    fixed_set = read_records(table.knowledge.fixed_set)
-    shadows, truth = table.knowledge.shadow_targets, None
-    if config.audit.truth is not None:
-        truth = read_records(config.audit.truth, at_least=1).take([0])
-    elif table.knowledge.labels or table.knowledge.attributes:
-        raise InputError("known labels or attributes come from audit.truth, which is missing")
-    mechanism = build_mechanism(table, fixed_set, seed=config.audit.seed)
-    setting = Setting(
-        table.name,
-        table.title or table.name,
-        mechanism,
-        fixed_set,
-        None if shadows is None else read_records(shadows),
-        truth,
-        None,
-        table.knowledge.value_range,
-        table.knowledge.labels,
-        _columns(table, fixed_set),
-        read_release(table.release.file, table.release.kind, table.release.answer),
-        read_arrays(initial) if isinstance(initial, Path) else None,
-    )
-    _require_fit(setting, table.release.file)
-    return setting
-
-
-def _require_fit(setting: Setting, path: Path) -> None:
-    """Refuse a release that can't come from the model described: no attack would say anything."""
-    assert setting.given is not None
-    known, truth = setting.fixed_set.record_shape, setting.targets
-    if truth is not None and truth.record_shape != known:
-        raise InputError(
-            f"audit.truth has a record of shape {truth.record_shape}, the fixed set {known}"
-        )
-    reason = _misfit(setting)
-    if reason is not None:
-        raise InputError(f"{path} does not go with the model and fixed set described: {reason}")
-
-
-def _misfit(setting: Setting) -> str | None:
-    """Say why the given release (or initialisation) can't be the described model's."""
-    from exhume.attacks.glm.reading import unreadable
-    from exhume.training import Training
-
-    model = trained_model(setting.mechanism)
-    if not isinstance(model, Training):
-        assert setting.given is not None
-        return unreadable(setting.given, setting.knowledge(0))
-    objective = model.objective()
-    if setting.initial is not None:
-        reason = objective.mismatch(setting.initial)
-        if reason is not None:
-            return f"of the initial parameters, {reason}"
-    if isinstance(setting.given, Weights):
-        return objective.mismatch(setting.given.parameters)
-    assert isinstance(setting.given, Outputs)
-    asked, answered = setting.given.queries.shape[1:], setting.given.values.shape[1]
-    if asked != setting.fixed_set.record_shape:
-        return f"queries have shape {asked}, a record {setting.fixed_set.record_shape}"
-    if answered != model.network.outputs:
-        return f"there are {answered} answers a query, the network has {model.network.outputs}"
-    return None
-
-
-@dataclass(frozen=True, eq=False)
-class _Loaded:
-    records: Records
-    value_range: Range | None
-    task: Task
-
-
-def _load(table: DataTable) -> _Loaded:
-    from exhume.data import load, read_records, restrict_classes
-
-    if table.name is not None:
-        found = load(table.name)
-        records, value_range, task = found.train, found.value_range, found.task
-    else:
-        assert table.file is not None
-        records, value_range = read_records(Path(table.file), label=table.label), None
-        task = _task_of(records)
-    if table.classes is not None:
-        records = restrict_classes(records, table.classes)
-        task = Task.BINARY if len(table.classes) == 2 else Task.MULTICLASS
-    return _Loaded(records, value_range, task)
-
-
-def _task_of(records: Records) -> Task:
-    labels = records.labels
-    if labels.dtype.kind == "f" and not np.array_equal(labels, np.rint(labels)):
-        return Task.REGRESSION
-    return Task.BINARY if len(np.unique(labels)) == 2 else Task.REGRESSION
-
-
-def _in_units_of(fixed_set: Records, part: Records) -> Records:
-    """Centre and scale columns by the fixed set, which the adversary has: nothing leaks by it."""
-    x = np.asarray(fixed_set.x, dtype=np.float64)
-    mean, deviation = x.mean(axis=0), x.std(axis=0)
-    deviation = np.where(deviation > 0, deviation, 1.0)
-    return Records((np.asarray(part.x, dtype=np.float64) - mean) / deviation, part.y, part.weight)
-
-
-def _columns(table: SettingTable, fixed_set: Records) -> tuple[int, ...]:
-    features = int(np.prod(fixed_set.record_shape))
-    for column in table.knowledge.attributes:
-        if column >= features:
-            raise InputError(f"knowledge.attributes names column {column}, there are {features}")
-    return table.knowledge.attributes

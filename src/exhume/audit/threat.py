@@ -10,6 +10,7 @@ from exhume.mechanism import Mechanism
 from exhume.release import Answer, Outputs
 from exhume.training import Answers, Model, Training
 from exhume.training.answers import trained_model
+from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
 
 _ANSWERS = {
     Answer.SCORES: "raw scores",
@@ -20,17 +21,13 @@ _ANSWERS = {
 
 def threat_model(setting: Setting) -> tuple[str, ...]:
     """Return sentences: what is released, what protects it, what the adversary knows and wants."""
-    records, shape = len(setting.fixed_set), " × ".join(map(str, setting.fixed_set.record_shape))
-    sentences = [
-        f"Released: {_released(setting)}.",
-        f"The adversary has all {records:,} other training records ({shape} values each) with "
-        "their labels, and knows the training algorithm with its settings.",
-    ]
+    sentences = [f"Released: {_released(setting)}.", _about_records(setting)]
     sentences += _about_start(setting)
     if setting.shadow_targets is not None:
         sentences.append(f"It also has {len(setting.shadow_targets):,} records like the target.")
     sentences.append(_about_target(setting))
-    sentences.append("It wants the one record that it does not have.")
+    wanted = "the one record" if setting.batch in (None, 1) else f"the {setting.batch} records"
+    sentences.append(f"It wants {wanted} that it does not have.")
     return tuple(sentences)
 
 
@@ -45,11 +42,27 @@ def _released(setting: Setting) -> str:
             if isinstance(setting.given, Outputs):
                 count = len(setting.given.queries)
             parts.append(f"only {_ANSWERS[mechanism.answer]} on {count:,} queries")
+        elif isinstance(mechanism, GradientStep | LocalSteps | Aggregate):
+            return ", ".join([mechanism.describe(), *reversed(parts)])
         else:
             return f"what {type(mechanism).__name__} publishes"
         mechanism = mechanism.inner
     text = f"the weights of {mechanism.describe()}"
     return ", ".join([text, *reversed(parts)])
+
+
+def _about_records(setting: Setting) -> str:
+    shape = " × ".join(map(str, setting.fixed_set.record_shape))
+    if setting.batch is not None:
+        count = "one record" if setting.batch == 1 else f"a batch of {setting.batch} records"
+        return (
+            f"It is about {count} ({shape} values each); the adversary knows the network and the "
+            "parameters at which it was taken."
+        )
+    return (
+        f"The adversary has all {len(setting.fixed_set):,} other training records ({shape} values "
+        "each) with their labels, and knows the training algorithm with its settings."
+    )
 
 
 def _about_start(setting: Setting) -> list[str]:
@@ -69,12 +82,12 @@ def _about_start(setting: Setting) -> list[str]:
 
 
 def _about_target(setting: Setting) -> str:
-    known = []
+    known, several = [], setting.batch not in (None, 1)
     if setting.knows_labels:
-        known.append("its label")
+        known.append("the labels" if several else "its label")
     if setting.known_columns:
         total = int(np.prod(setting.fixed_set.record_shape))
         known.append(f"{len(setting.known_columns)} of its {total} values")
     if not known:
         return "Of the target it knows nothing, not even the label."
-    return f"Of the target it knows {' and '.join(known)}."
+    return f"Of {'them' if several else 'the target'} it knows {' and '.join(known)}."

@@ -13,7 +13,7 @@ from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import Attack, nothing
 from exhume.audit.plan import Plan, Unit
 from exhume.audit.record import Record, Trial
-from exhume.audit.scoring import Scores, scores_of
+from exhume.audit.scoring import Scores, members, scores_of
 from exhume.audit.setting import Setting
 from exhume.audit.threads import one_thread
 from exhume.knowledge import Knowledge
@@ -41,7 +41,7 @@ def run_unit(plan: Plan, unit: Unit, done: frozenset[str]) -> list[Batch]:
         todo = [(a, trials) for a, trials in pairs if any(t.key not in done for t in trials)]
         if not todo:
             return []
-        releases = setting.releases(unit.targets, plan.config.audit.seed)
+        releases = setting.releases(setting.groups(unit.targets), plan.config.audit.seed)
         return [
             _run_attack(plan, setting, unit, attack, trials, releases) for attack, trials in todo
         ]
@@ -55,10 +55,13 @@ def _run_attack(
     trials: Sequence[Trial],
     releases: Sequence[Release],
 ) -> Batch:
-    knowledge = [setting.knowledge(index) for index in unit.targets]
+    groups = setting.groups(unit.targets)
+    knowledge = [setting.knowledge(*group) for group in groups]
+    firsts = [trials[unit.targets.index(group[0])] for group in groups]
     started = time.perf_counter()
-    results = _attacked(attack, releases, knowledge, trials)
+    found = _attacked(attack, releases, knowledge, firsts)
     seconds = (time.perf_counter() - started) / len(trials)
+    results = members(plan, unit.setting, groups, found)
     scores = scores_of(plan, unit.setting, unit.targets, results)
     name = f"{unit.setting:03d}-{attack.name}-{unit.targets[0]:05d}"
     records = tuple(

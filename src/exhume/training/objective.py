@@ -78,7 +78,9 @@ class Objective:
             if name not in parameters:
                 return f"there is no parameter {name!r} (shape {shape}) among {list(parameters)}"
             if parameters[name].shape != shape:
-                return f"{name!r} has shape {parameters[name].shape}, the network's has {shape}"
+                found = tuple(parameters[name].shape)
+                turned = " (it is transposed)" if found == shape[::-1] else ""
+                return f"{name!r} has shape {found}, the network's has {shape}{turned}"
         extra = [name for name in parameters if name not in self.shapes]
         return f"the network has no parameter {extra[0]!r}" if extra else None
 

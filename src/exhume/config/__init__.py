@@ -1,0 +1,44 @@
+"""An audit as a TOML file says it. Unknown keys are refused; names live here and nowhere else."""
+
+from exhume.config.audit import (
+    AuditTable,
+    ClippingTable,
+    Config,
+    DataTable,
+    KnowledgeTable,
+    SettingTable,
+    TrainingTable,
+)
+from exhume.config.reading import load, parse
+from exhume.config.release import (
+    NETWORKS,
+    DefenceTable,
+    LinearReleaseTable,
+    NetworkReleaseTable,
+    NoiseTable,
+    OutputPerturbationTable,
+    ReleaseTable,
+    RoundingTable,
+    WarmUpTable,
+)
+
+__all__ = [
+    "NETWORKS",
+    "AuditTable",
+    "ClippingTable",
+    "Config",
+    "DataTable",
+    "DefenceTable",
+    "KnowledgeTable",
+    "LinearReleaseTable",
+    "NetworkReleaseTable",
+    "NoiseTable",
+    "OutputPerturbationTable",
+    "ReleaseTable",
+    "RoundingTable",
+    "SettingTable",
+    "TrainingTable",
+    "WarmUpTable",
+    "load",
+    "parse",
+]

@@ -1,0 +1,207 @@
+"""A whole audit as tables: settings, what the adversary knows in each, and how much to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from exhume.config.base import Count, Positive, Table
+from exhume.config.release import NetworkReleaseTable, ReleaseTable
+
+
+class DataTable(Table):
+    """Where the records come from, and how many the model and the adversary have."""
+
+    name: str | None = None
+    file: Path | None = None
+    label: str | None = None
+    classes: tuple[int, ...] | None = None
+    fixed_set: Annotated[int, Field(ge=2)] | None = None
+    shadow_targets: Annotated[int, Field(ge=0)] = 0
+    units: Literal["raw", "fixed-set"] = "raw"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataTable:
+        if (self.name is None) == (self.file is None):
+            raise ValueError("give either a name or a file")
+        return self
+
+
+class ClippingTable(Table):
+    """DP-GD: records' gradients cut to ``norm``, noise of norm · ``noise_multiplier`` added."""
+
+    norm: Positive
+    noise_multiplier: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class TrainingTable(Table):
+    """How a network was trained; the adversary knows it. Without ``batch_size``: full batches."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    learning_rate: Positive
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    epochs: Count
+    batch_size: Count | None = None
+    poisson: bool = False
+    initialisation: Literal["lecun", "glorot", "he"] = "lecun"
+    clipping: ClippingTable | None = None
+    precision: Literal["float32", "float64"] = "float32"
+
+    @model_validator(mode="after")
+    def _agrees(self) -> TrainingTable:
+        if self.optimiser == "adam" and self.momentum:
+            raise ValueError("momentum goes with optimiser = 'sgd'; Adam has its own")
+        if self.poisson and self.batch_size is None:
+            raise ValueError("poisson sampling needs a batch_size")
+        return self
+
+
+class KnowledgeTable(Table):
+    """What the adversary has beside the training algorithm and the fixed set.
+
+    ``training`` goes with networks. ``initial``: whether it knows where that training started, or
+    the file with those parameters; ``order``: whether it knows the order of the mini-batches;
+    ``batch_norm``: whether it knows the statistics of the batch that a gradient was taken on.
+    ``record_shape`` is needed where no records tell it.
+    """
+
+    labels: bool = False
+    attributes: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    fixed_set: Path | None = None
+    shadow_targets: Path | None = None
+    record_shape: tuple[Count, ...] | None = None
+    batch_norm: bool = True
+    value_range: tuple[float, float] | None = None
+    training: TrainingTable | None = None
+    initial: bool | Path = True
+    order: bool = True
+
+
+def _printable(name: str) -> str:
+    """A name stands in tables, in XML and in one-line errors."""
+    if not name.isprintable():
+        raise ValueError("a name must be printable and on one line")
+    return name
+
+
+class SettingTable(Table):
+    """One threat model: data, release and knowledge."""
+
+    name: Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_printable)] = "audit"
+    title: str = ""
+    targets: Count | None = None
+    """How many targets this setting has, where not as many as [audit] says."""
+    data: DataTable | None = None
+    release: ReleaseTable
+    knowledge: KnowledgeTable = KnowledgeTable()
+
+    @property
+    def batch(self) -> int | None:
+        """How many records a release is about, where it is about a batch and nothing else."""
+        if isinstance(self.release, NetworkReleaseTable) and self.release.batched:
+            return self.release.batch_size
+        return None
+
+    @model_validator(mode="after")
+    def _training_with_networks(self) -> SettingTable:
+        network, known = isinstance(self.release, NetworkReleaseTable), self.knowledge
+        if not network and {"training", "initial", "order"} & known.model_fields_set:
+            raise ValueError("knowledge.training, initial and order go with networks")
+        if network and self.release.kind != "gradient" and known.training is None:
+            raise ValueError("a network needs knowledge.training: optimiser, learning_rate, epochs")
+        if self.release.kind == "gradient" and known.training is not None:
+            raise ValueError("a gradient has no knowledge.training; local steps are an 'update'")
+        if self.batch is None and {"batch_norm", "record_shape"} & known.model_fields_set:
+            raise ValueError("knowledge.batch_norm and record_shape go with gradients and updates")
+        return self
+
+    @model_validator(mode="after")
+    def _start_from_a_file(self) -> SettingTable:
+        known = self.knowledge
+        if isinstance(known.initial, Path) and self.release.file is None:
+            raise ValueError("knowledge.initial as a file goes with release.file")
+        return self
+
+    @model_validator(mode="after")
+    def _simulated_or_given(self) -> SettingTable:
+        if self.batch is not None:
+            return self._batch_of_its_own()
+        given = self.release.file is not None
+        if not given and self.knowledge.shadow_targets is not None:
+            raise ValueError(
+                "knowledge.shadow_targets is a file for a release from a file; beside [data], "
+                "data.shadow_targets says how many to set aside"
+            )
+        if given and (self.data is not None or self.knowledge.fixed_set is None):
+            raise ValueError(
+                "a release from a file goes with knowledge.fixed_set (the records that the "
+                "adversary has) and without [data]"
+            )
+        if not given and (self.data is None or self.knowledge.fixed_set is not None):
+            raise ValueError(
+                "give either [data] to train on, or release.file with knowledge.fixed_set"
+            )
+        return self
+
+    def _batch_of_its_own(self) -> SettingTable:
+        """Check a gradient or update: nothing of the training but the batch is private."""
+        known, given = self.knowledge, self.release.file is not None
+        if known.fixed_set is not None or (self.data is not None and self.data.fixed_set):
+            raise ValueError(
+                f"a {self.release.kind} has no fixed set; records that the adversary may learn "
+                "from are shadow_targets"
+            )
+        if known.attributes:
+            raise ValueError(f"knowledge.attributes can't be told for a {self.release.kind} yet")
+        if given == (self.data is not None):
+            raise ValueError(
+                f"give either [data] to take a {self.release.kind} of, or release.file"
+            )
+        if given and not isinstance(known.initial, Path):
+            raise ValueError(
+                f"a {self.release.kind} from a file needs knowledge.initial: the file with the "
+                "parameters at which it was taken"
+            )
+        return self
+
+
+class AuditTable(Table):
+    """How much to run, and what counts as success."""
+
+    attacks: tuple[str, ...] | None = None
+    targets: Count = 50
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    metrics: tuple[str, ...] = ()
+    closeness: Positive = 1.0
+    truth: Path | None = None
+
+
+class Config(Table):
+    """A whole audit: settings × attacks × targets."""
+
+    setting: tuple[SettingTable, ...]
+    audit: AuditTable = AuditTable()
+
+    @model_validator(mode="after")
+    def _some_and_distinct(self) -> Config:
+        if not self.setting:
+            raise ValueError("there is no setting: nothing to audit")
+        names = [setting.name for setting in self.setting]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two settings are called {twice[0]!r}: give each its own name")
+        return self
+
+    def files(self) -> list[Path]:
+        """Return every file that the audit reads, in a fixed order."""
+        named = [self.audit.truth]
+        for setting in self.setting:
+            data = None if setting.data is None else setting.data.file
+            initial = setting.knowledge.initial
+            named += [data, setting.release.file, setting.knowledge.fixed_set]
+            named += [initial if isinstance(initial, Path) else None]
+            named += [setting.knowledge.shadow_targets]
+        return [path for path in named if path is not None]

@@ -1,0 +1,181 @@
+"""What is released, and through which defences, as tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from exhume.config.base import Count, Positive, Table
+
+
+class PenaltyTable(Table):
+    """``strength``·½‖θ‖² beside a summed loss, unless said otherwise."""
+
+    strength: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    halved: bool = True
+    averaged: bool = False
+    intercept: bool = False
+
+
+class SolverTable(Table):
+    """``exact`` or the name of a scikit-learn solver, with its tolerance and iteration limit."""
+
+    name: str = "exact"
+    tolerance: Positive | None = None
+    max_iterations: Count | None = None
+
+
+class RoundingTable(Table):
+    """Round every released number."""
+
+    name: Literal["rounding"]
+    decimals: Annotated[int, Field(ge=0, le=17)]
+
+
+class OutputPerturbationTable(Table):
+    """Gaussian noise on the parameters, calibrated to what one record can change."""
+
+    name: Literal["output-perturbation"]
+    noise_multiplier: Positive
+    norm_bound: Positive
+
+
+class NoiseTable(Table):
+    """Gaussian noise of a stated size on every released number; no guarantee follows."""
+
+    name: Literal["noise"]
+    size: Positive
+
+
+DefenceTable = Annotated[
+    RoundingTable | OutputPerturbationTable | NoiseTable, Field(discriminator="name")
+]
+
+
+class _ReleaseTable(Table):
+    file: Path | None = None
+    answer: Literal["scores", "probabilities", "means"] = "scores"
+    queries: Count | None = None
+    defences: tuple[DefenceTable, ...] = ()
+
+
+NETWORKS = ("mlp", "cnn", "lenet", "convnet", "resnet20", "resnet18")
+_LINEAR = ("linear", "ridge", "logistic", "multinomial", "poisson")
+
+
+def _linear_model(name: str) -> str:
+    if name not in _LINEAR:
+        known = ", ".join((*_LINEAR, *NETWORKS))
+        raise ValueError(f"should be {known}, or your own as package.module:function")
+    return name
+
+
+class LinearReleaseTable(_ReleaseTable):
+    """What is released: the weights or the answers of a linear model."""
+
+    kind: Literal["weights", "outputs"] = "weights"
+    model: Annotated[str, AfterValidator(_linear_model)]
+    penalty: PenaltyTable = PenaltyTable()
+    intercept: bool = True
+    standardise: bool = False
+    solver: SolverTable = SolverTable()
+
+
+class ConvolutionTable(Table):
+    """One convolution of a CNN."""
+
+    filters: Count
+    kernel: Count
+    stride: Count = 1
+    padding: Annotated[int, Field(ge=0)] = 0
+
+
+class WarmUpTable(Table):
+    """How the model was trained, on the shadow targets, before the gradient was taken."""
+
+    steps: Count
+    learning_rate: Positive = 0.1
+    batch_size: Count = 64
+
+
+class NetworkReleaseTable(_ReleaseTable):
+    """What is released of a neural network: weights or answers, a gradient or an update.
+
+    ``model`` is one of ours, or ``package.module:function`` of the user's own, which returns a
+    torch module and is imported only with ``--trust-code``. ``batch_size``, ``warm_up``,
+    ``clients`` and ``batch_norm`` go with gradients and updates; ``classes`` is how many there are,
+    where no records tell.
+    """
+
+    kind: Literal["weights", "outputs", "gradient", "update"] = "weights"
+    model: str
+    batch_size: Count | None = None
+    warm_up: WarmUpTable | None = None
+    clients: Count | None = None
+    batch_norm: Literal["train", "eval"] = "train"
+    classes: Count | None = None
+    hidden: tuple[Count, ...] = (10,)
+    convolutions: tuple[ConvolutionTable, ...] = (
+        ConvolutionTable(filters=16, kernel=4, stride=2),
+        ConvolutionTable(filters=32, kernel=4),
+    )
+    width: Count | None = None
+    activation: (
+        Literal["elu", "relu", "leaky-relu", "tanh", "sigmoid", "softplus", "gelu", "silu"] | None
+    ) = None
+    device: str = "cpu"
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the model is code of the user's own."""
+        return ":" in self.model
+
+    @property
+    def batched(self) -> bool:
+        """Whether the release is about a batch of records and nothing else."""
+        return self.kind in ("gradient", "update")
+
+    @model_validator(mode="after")
+    def _of_a_batch(self) -> NetworkReleaseTable:
+        given = {
+            "batch_size",
+            "warm_up",
+            "clients",
+            "batch_norm",
+            "classes",
+        } & self.model_fields_set
+        if not self.batched and given:
+            raise ValueError(f"{sorted(given)[0]} goes with kind = 'gradient' and 'update'")
+        if self.batched and self.batch_size is None:
+            raise ValueError(f"a {self.kind} needs batch_size: how many records it is about")
+        if {"answer", "queries"} & self.model_fields_set and self.kind != "outputs":
+            raise ValueError("answer and queries go with kind = 'outputs'")
+        return self
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> NetworkReleaseTable:
+        given = self.model_fields_set
+        if self.model != "mlp" and "hidden" in given:
+            raise ValueError(f"hidden goes with model = 'mlp', not with {self.model!r}")
+        if self.model != "cnn" and "convolutions" in given:
+            raise ValueError(f"convolutions goes with model = 'cnn', not with {self.model!r}")
+        if self.model not in ("convnet", "resnet18") and "width" in given:
+            raise ValueError(f"width goes with 'convnet' and 'resnet18', not with {self.model!r}")
+        if self.model not in ("mlp", "cnn") and "activation" in given:
+            raise ValueError(f"activation goes with 'mlp' and 'cnn', not with {self.model!r}")
+        return self
+
+
+def _kind_of_model(table: Any) -> str:
+    """Tell linear models from networks by ``model``, so that each refuses the other's keys."""
+    model = table.get("model") if isinstance(table, dict) else getattr(table, "model", None)
+    network = isinstance(model, str) and (model in NETWORKS or ":" in model)
+    return "network" if network else "linear"
+
+
+ReleaseTable = Annotated[
+    Annotated[LinearReleaseTable, Tag("linear")] | Annotated[NetworkReleaseTable, Tag("network")],
+    Discriminator(_kind_of_model),
+]
