@@ -104,6 +104,7 @@ def _given(path: Path, mechanism: Mechanism, batch: int) -> Gradient | Update:
         reason = objective.mismatch(given)
         if reason is not None:
             raise InputError(f"{name} does not go with {step.network.describe()}: {reason}")
+    arrays = {name: arrays[name] for name in objective.shapes}
     inner = undefended(mechanism)
     inner = inner.client if isinstance(inner, Aggregate) else inner
     if not isinstance(inner, LocalSteps):
