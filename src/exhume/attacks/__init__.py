@@ -2,7 +2,8 @@
 
 from exhume.attacks.base import Attack
 from exhume.attacks.baseline import Oblivious
+from exhume.attacks.conditional import ConditionalGuess
 from exhume.attacks.glm import GLM
 from exhume.attacks.scaler import ScalerMoments
 
-__all__ = ["GLM", "Attack", "Oblivious", "ScalerMoments"]
+__all__ = ["GLM", "Attack", "ConditionalGuess", "Oblivious", "ScalerMoments"]

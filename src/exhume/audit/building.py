@@ -185,8 +185,27 @@ def _in_units_of(fixed_set: Records, part: Records) -> Records:
 
 
 def _columns(table: SettingTable, fixed_set: Records) -> tuple[int, ...]:
-    features = int(np.prod(fixed_set.record_shape))
-    for column in table.knowledge.attributes:
-        if column >= features:
-            raise InputError(f"knowledge.attributes names column {column}, there are {features}")
-    return table.knowledge.attributes
+    """Return the known entries of a flattened record, in order."""
+    shape, known = fixed_set.record_shape, table.knowledge.attributes
+    index = np.arange(int(np.prod(shape))).reshape(shape)
+    if isinstance(known, tuple):
+        for column in known:
+            if column >= index.size:
+                raise InputError(
+                    f"knowledge.attributes names column {column}, there are {index.size}"
+                )
+        chosen = np.array(known, dtype=np.int64)
+    else:
+        if len(shape) < 2:
+            raise InputError(f"knowledge.attributes = {known!r} is for images, got shape {shape}")
+        side, half = known.split("-")[0], [size // 2 for size in shape[:2]]
+        chosen = {
+            "upper": index[: half[0]],
+            "lower": index[half[0] :],
+            "left": index[:, : half[1]],
+            "right": index[:, half[1] :],
+        }[side].ravel()
+    found = tuple(sorted({int(entry) for entry in chosen}))
+    if len(found) == index.size:
+        raise InputError("knowledge.attributes names every value: nothing is left to rebuild")
+    return found

@@ -120,6 +120,10 @@ def _bound(plan: Plan, index: int, setting: Setting) -> _Bound:
     event = setting.mechanism.event(setting.records)
     if ceiling(event, 0.5) is None:
         return _Bound(note="no bound holds: this training is not differentially private")
+    if setting.known_columns:
+        return _Bound(
+            note="a bound holds, but what is known of a record changes the prior it starts from"
+        )
     if setting.targets is None:
         return _Bound(note="a bound holds, but without targets there is no prior to place it on")
     samples, radii = _prior_samples(plan, index, setting)
@@ -159,8 +163,7 @@ def _prior_samples(plan: Plan, index: int, setting: Setting) -> tuple[Any, Any]:
         x = np.concatenate([x, np.asarray(setting.reserve.x, dtype=np.float64)])[:_PRIOR_SAMPLES]
     metric = yardstick(plan, index).success
     nearest = nearest_neighbours(x, setting.pool, metric).nearest_distance
-    scale = setting.scale
-    rows = (x if scale is None else x / scale).reshape(len(x), -1)
+    rows = metric.embed(x)
     # The metric is a root mean square: the Euclidean distance over √d.
     return rows, nearest * np.sqrt(rows.shape[1])
 
@@ -179,6 +182,8 @@ def _utility(setting: Setting, seed: int) -> tuple[str, float | None]:
 
 
 def _unit(setting: Setting) -> str:
+    if setting.known_columns:
+        return "root mean square over the values that were not known"
     if setting.value_range is None:
         return "root mean square, in standard deviations of each column of the known records"
     low, high = setting.value_range

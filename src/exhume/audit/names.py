@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exhume.attacks import GLM, Attack, Oblivious, ScalerMoments
+from exhume.attacks import GLM, Attack, ConditionalGuess, Oblivious, ScalerMoments
 from exhume.errors import InputError
 
 
 def known_attacks() -> tuple[Attack, ...]:
     """Return every attack with its default settings, baselines last."""
-    return (GLM(), ScalerMoments(), Oblivious())
+    return (GLM(), ScalerMoments(), Oblivious(), ConditionalGuess())
 
 
 def attacks_named(names: Sequence[str] | None) -> tuple[Attack, ...]:

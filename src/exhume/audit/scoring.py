@@ -22,6 +22,8 @@ from exhume.metrics import (
     match,
     nearest_neighbours,
 )
+from exhume.metrics.attributes import AttributeRMSE
+from exhume.metrics.euclidean import EuclideanMetric
 from exhume.metrics.names import names
 from exhume.reconstruction import Reconstruction
 from exhume.release import Weights
@@ -44,7 +46,7 @@ class Scores:
 class Yardstick:
     """The metrics of a setting, and the oracle that sets its thresholds."""
 
-    success: Metric
+    success: EuclideanMetric
     metrics: tuple[Metric, ...]
     oracle: Oracle | None
 
@@ -64,7 +66,10 @@ def _cached(config: Config, files: tuple[str, ...], index: int) -> dict[str, Yar
 
 def _measured(setting: Setting, wanted: Sequence[str]) -> Yardstick:
     scale, value_range = setting.scale, setting.value_range
-    success = RMSE(value_range=value_range, scale=scale)
+    success: EuclideanMetric = RMSE(value_range=value_range, scale=scale)
+    if setting.known_columns:
+        # What was known beforehand must not count as rebuilt.
+        success = AttributeRMSE(known=setting.known_mask, value_range=value_range, scale=scale)
     predict = _classifier(setting)
     metrics = tuple(
         make(name, value_range=value_range, scale=scale, predict=predict)

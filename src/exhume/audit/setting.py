@@ -53,6 +53,13 @@ class Setting:
         """How many records a release is made of."""
         return self.batch or len(self.fixed_set) + 1
 
+    @property
+    def known_mask(self) -> Array:
+        """Which entries of a target the adversary knows (record shape, bool)."""
+        mask = np.zeros(self.fixed_set.record_shape, dtype=bool)
+        mask.reshape(-1)[list(self.known_columns)] = True
+        return mask
+
     def groups(self, indices: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the targets that go into one release together."""
         size = self.batch or 1
@@ -101,6 +108,5 @@ class Setting:
     def _attributes(self, truth: Records | None) -> KnownAttributes | None:
         if truth is None or not self.known_columns:
             return None
-        mask = np.zeros(truth.record_shape, dtype=bool)
-        mask.reshape(-1)[list(self.known_columns)] = True
+        mask = self.known_mask
         return KnownAttributes(mask, np.where(mask, truth.x[0], 0.0))

@@ -59,9 +59,13 @@ class TrainingTable(Table):
         return self
 
 
+Half = Literal["upper-half", "lower-half", "left-half", "right-half"]
+
+
 class KnowledgeTable(Table):
     """What the adversary has beside the training algorithm and the fixed set.
 
+    ``attributes`` are the target's values that it knows: columns, or half of an image.
     ``training`` goes with networks. ``initial``: whether it knows where that training started, or
     the file with those parameters; ``order``: whether it knows the order of the mini-batches;
     ``batch_norm``: whether it knows the statistics of the batch that a gradient was taken on.
@@ -69,7 +73,7 @@ class KnowledgeTable(Table):
     """
 
     labels: bool = False
-    attributes: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    attributes: tuple[Annotated[int, Field(ge=0)], ...] | Half = ()
     fixed_set: Path | None = None
     shadow_targets: Path | None = None
     record_shape: tuple[Count, ...] | None = None
