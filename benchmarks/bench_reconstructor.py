@@ -1,0 +1,124 @@
+"""Learned attacks on the paper's MNIST model: kernel ridge beside the reconstructor network φ.
+
+Targets are held out; the model is Balle et al. 2022's (784-10-10, ELU, full-batch descent at 0.2
+with momentum .9, 100 epochs) on a fixed set of 1,000. Mean squared errors of pixels in [0, 1], with
+processor seconds on one thread; "oracle" is each target's nearest record of fixed set and shadow
+targets, "mean" the shadow targets' mean image. Shadow models are trained once and kept in a folder
+that is deleted at the end (or in $EXHUME_CACHE with --keep).
+
+    python benchmarks/bench_reconstructor.py [--shadows 100 500 1000 3000] [--targets 100]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from exhume.attacks.base import Attack
+from exhume.attacks.reconstructor import Reconstructor
+from exhume.attacks.ridge import Ridge
+from exhume.data import load
+from exhume.knowledge import Knowledge
+from exhume.models import MLP
+from exhume.records import Records
+from exhume.release import Release
+from exhume.shadows import order_for, shadows_of
+from exhume.training import SGD, Training
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """One split of MNIST, and what was released about each target."""
+
+    training: Training
+    fixed_set: Records
+    shadows: Records
+    targets: Records
+    releases: Sequence[Release]
+
+    def knowledge(self, count: int) -> Knowledge:
+        return Knowledge(
+            record_shape=(28, 28),
+            value_range=(0.0, 1.0),
+            training=self.training,
+            fixed_set=self.fixed_set,
+            shadow_targets=self.shadows.take(np.arange(count)),
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shadows", type=int, nargs="+", default=[100, 500, 1000])
+    parser.add_argument("--targets", type=int, default=100)
+    parser.add_argument("--fixed", type=int, default=1000)
+    parser.add_argument("--rate", type=float, default=0.2)
+    parser.add_argument("--keep", action="store_true", help="keep shadow models in $EXHUME_CACHE")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if not options.keep:
+            os.environ["EXHUME_CACHE"] = folder
+        bench = split(options)
+        print(f"MNIST, fixed set {options.fixed}, learning rate {options.rate}, one thread")
+        print("shadows   oracle     mean      ridge  (s)        phi  (s)   training shadows (s)")
+        for count in options.shadows:
+            print(line(bench, count), flush=True)
+
+
+def split(options: argparse.Namespace) -> Bench:
+    """Draw disjoint parts and publish each target's model by the plain loop in float32."""
+    data = load("mnist").train
+    most = max(options.shadows)
+    ends = np.cumsum([options.fixed, options.targets, most])
+    order = np.random.default_rng(0).permutation(len(data))
+    parts = [data.take(part) for part in np.split(order, ends)[:3]]
+    training = Training(MLP((28, 28), 10), tuple(range(10)), SGD(options.rate, 0.9), epochs=100)
+    streams = [np.random.default_rng(i) for i in range(options.targets)]
+    releases = training.publish_each(parts[0], parts[1], rngs=streams)
+    return Bench(training, parts[0], parts[2], parts[1], releases)
+
+
+def line(bench: Bench, count: int) -> str:
+    """Measure one number of shadow models."""
+    knowledge = bench.knowledge(count)
+    started = time.process_time()
+    order = order_for(bench.releases[0], knowledge, layers=None, most=count)
+    assert not isinstance(order, str), order
+    shadows_of(order)
+    trained = time.process_time() - started
+    truth = bench.targets.x.reshape(len(bench.targets), -1).astype(np.float64)
+    pool = knowledge.pool().reshape(-1, truth.shape[1])
+    squares = np.square(truth).sum(1)[:, None] + np.square(pool).sum(1) - 2 * truth @ pool.T
+    oracle = float(squares.min(axis=1).mean() / truth.shape[1])
+    mean = float(np.square(pool[-count:].mean(axis=0) - truth).mean())
+    cells = [f"{count:7d} {oracle:8.4f} {mean:8.4f}"]
+    for attack in (Ridge(), Reconstructor()):
+        error, seconds = attacked(attack, bench, knowledge, truth)
+        cells.append(f" {error:9.4f} {seconds:5.1f}")
+    return "".join(cells) + f" {trained:12.1f}"
+
+
+def attacked(
+    attack: Attack, bench: Bench, knowledge: Knowledge, truth: np.ndarray
+) -> tuple[float, float]:
+    """Return the mean squared error over the targets, and the seconds it took."""
+    streams = [np.random.default_rng(i) for i in range(len(truth))]
+    started = time.process_time()
+    found = attack.reconstruct_each(bench.releases, [knowledge] * len(truth), rngs=streams)
+    seconds = time.process_time() - started
+    samples = np.array([one.samples[0].reshape(-1) for one in found])
+    return float(np.square(samples - truth).mean()), seconds
+
+
+if __name__ == "__main__":
+    import torch
+
+    torch.set_num_threads(1)
+    with threadpool_limits(limits=1):
+        main()
