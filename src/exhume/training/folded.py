@@ -53,8 +53,8 @@ class FoldedSimulator(Simulator):
         training: Training,
         fixed_set: Records,
         *,
-        chunk: int = 32,
-        tile: int = 1024,
+        chunk: int = 64,
+        tile: int = 256,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         reason = unfoldable(training)
@@ -77,83 +77,95 @@ class FoldedSimulator(Simulator):
             for start in range(0, len(rows), self.chunk):
                 part = slice(start, start + self.chunk)
                 found[part] = self._chunk(rows[part], np.asarray(y)[part])
+        self.training.require_converged(bool(np.isfinite(found).all()))
         return found
 
     def _chunk(self, rows: FloatArray, y: Array) -> FloatArray:
-        targets = _Targets.of(self.nominal, rows, y)
+        targets = Targets.of(self.nominal, rows, y)
         moved, velocity = (Moved.zero(self.nominal, len(rows)) for _ in range(2))
         optimiser = self.training.optimiser
         assert isinstance(optimiser, SGD)
         for step in self.nominal.steps():
-            gradient = Moved.zero(self.nominal, len(rows))
+            # The gradient is added straight to the velocity: a pass over memory less each.
+            velocity.multiply(optimiser.momentum)
             for tile in step.tiles:
-                self._add_tile(step, tile, moved, gradient)
+                self._add_tile(step, tile, moved, velocity)
             if step.with_target:
-                self._add_target(step, targets, moved, gradient)
+                add_target(self.nominal, step, targets, moved, velocity)
             if optimiser.weight_decay:
-                gradient.add(moved, optimiser.weight_decay)
-            velocity.add(gradient, 1.0, keep=optimiser.momentum)
+                velocity.add(moved, optimiser.weight_decay)
             moved.add(velocity, -optimiser.learning_rate)
         return moved.unrotated(self.nominal, targets.outside)
 
     def _add_tile(self, step: Step, tile: Tile, moved: Moved, gradient: Moved) -> None:
         """Add the difference of some records' gradients to ``gradient``."""
         models, width, rank = moved.first.shape
-        flat = moved.first.view(models * width, rank)
-        change = (flat @ tile.inputs.T).view(models, width, len(tile.inputs))
+        change = (moved.first.view(-1, rank) @ tile.inputs.T).view(models, width, -1)
         values: list[Tensor] = []
         rises: list[Tensor] = []
-        slopes = self.nominal.slopes
-        for layer, (weight, _) in enumerate(step.deeper):
-            value, rise = slopes.differences(tile.z[layer], change)
+        totals: list[Tensor] = []
+        for layer, own in enumerate(moved.deeper):
+            value, rise = self.nominal.slopes.differences(tile.z[layer], change)
             values.append(value)
             rises.append(rise)
-            own, bias = moved.deeper[layer]
-            change = torch.baddbmm(bias[:, :, None] + own @ tile.h[layer], weight + own, value)
-        if tile.p is not None:
-            change = softmax_difference(tile.p, change, dim=1)
-        signal = change * tile.share
-        for layer in range(len(step.deeper) - 1, -1, -1):
-            own, _ = moved.deeper[layer]
-            total = gradient.deeper[layer]
-            total[0].baddbmm_(signal, (tile.h[layer] + values[layer]).mT)
-            total[0].add_(tile.delta[layer + 1] @ values[layer].mT)
-            total[1].add_(signal.sum(dim=2))
-            back = torch.baddbmm(
-                own.mT @ tile.delta[layer + 1], (step.deeper[layer][0] + own).mT, signal
-            )
-            signal = back.mul_(tile.slope[layer] + rises[layer])
-            signal.addcmul_(rises[layer], tile.back[layer].expand_as(signal))
-        flat_signal = signal.reshape(models * width, len(tile.inputs))
-        gradient.first.view(models * width, rank).addmm_(flat_signal, tile.inputs)
+            totals.append(own[:, :, :-1] + step.deeper[layer][0])
+            change = folded(own, tile.h[layer]).baddbmm_(totals[layer], value)
+        signal = self._loss_difference(tile, change)
+        for layer in range(len(totals) - 1, -1, -1):
+            own, total = moved.deeper[layer], gradient.deeper[layer]
+            # δ′h′ᵀ − δhᵀ = δ′(h′ − h)ᵀ + (δ′ − δ)hᵀ; h has a row of ones for the bias.
+            total.add_(folded(signal, tile.h[layer].T))
+            delta = tile.delta[layer + 1]
+            total[:, :, :-1].add_((signal + delta) @ values[layer].mT)
+            signal = folded(own[:, :, :-1].mT, delta).baddbmm_(totals[layer].mT, signal)
+            slope = rises[layer] + tile.slope[layer]
+            signal.mul_(slope).addcmul_(rises[layer], tile.back[layer].expand_as(signal))
+        gradient.first.view(-1, rank).addmm_(signal.view(models * width, -1), tile.inputs)
 
-    def _add_target(self, step: Step, targets: _Targets, moved: Moved, gradient: Moved) -> None:
-        """Add each target's own gradient, whole, to its model's ``gradient``."""
-        slopes, start = self.nominal.slopes, self.nominal.tensor(targets.rows @ step.first.T)
-        score = start + torch.einsum("kwr,kr->kw", moved.first, targets.inside)
-        score = score + moved.outside * targets.squared[:, None]
-        values: list[Tensor] = []
-        rises: list[Tensor] = []
-        for (weight, bias), (own, own_bias) in zip(step.deeper, moved.deeper, strict=True):
-            value, rise = slopes.at(score)
-            values.append(value)
-            rises.append(rise)
-            score = torch.einsum("koi,ki->ko", weight + own, value) + bias + own_bias
-        if self.nominal.loss is Loss.CROSS_ENTROPY:
-            score = torch.softmax(score, dim=1)
-        signal = (score - targets.responses) / step.count
-        for layer in range(len(step.deeper) - 1, -1, -1):
-            total = gradient.deeper[layer]
-            total[0].add_(signal[:, :, None] * values[layer][:, None, :])
-            total[1].add_(signal)
-            weight = step.deeper[layer][0] + moved.deeper[layer][0]
-            signal = torch.einsum("koi,ko->ki", weight, signal) * rises[layer]
-        gradient.first.add_(signal[:, :, None] * targets.inside[:, None, :])
-        gradient.outside.add_(signal)
+    def _loss_difference(self, tile: Tile, change: Tensor) -> Tensor:
+        """Return the difference of the scores' signals, of a difference of scores."""
+        if tile.p is None:
+            return change.mul_(tile.share)
+        return softmax_difference(tile.p, change, dim=1).mul_(tile.share)
+
+
+def add_target(
+    nominal: Nominal, step: Step, targets: Targets, moved: Moved, gradient: Moved
+) -> None:
+    """Add each target's own gradient, whole, to its model's ``gradient``."""
+    inside = targets.inside
+    score = nominal.tensor(targets.rows @ step.first.T)
+    score = score + (moved.first @ inside[:, :, None])[:, :, 0]
+    score = score + moved.outside * targets.squared[:, None]
+    values: list[Tensor] = []
+    rises: list[Tensor] = []
+    totals: list[Tensor] = []
+    for (weight, bias), own in zip(step.deeper, moved.deeper, strict=True):
+        value, rise = nominal.slopes.at(score)
+        values.append(value)
+        rises.append(rise)
+        totals.append(own[:, :, :-1] + weight)
+        score = (totals[-1] @ value[:, :, None])[:, :, 0] + bias + own[:, :, -1]
+    if nominal.loss is Loss.CROSS_ENTROPY:
+        score = torch.softmax(score, dim=1)
+    signal = (score - targets.responses) / step.count
+    for layer in range(len(totals) - 1, -1, -1):
+        total = gradient.deeper[layer]
+        total[:, :, :-1].add_(signal[:, :, None] * values[layer][:, None, :])
+        total[:, :, -1].add_(signal)
+        signal = (totals[layer].mT @ signal[:, :, None])[:, :, 0] * rises[layer]
+    gradient.first.baddbmm_(signal[:, :, None], inside[:, None, :])
+    gradient.outside.add_(signal)
+
+
+def folded(left: Tensor, right: Tensor) -> Tensor:
+    """Return left (k, a, b) @ right (b, c) as one matrix product."""
+    models, rows, inner = left.shape
+    return (left.reshape(models * rows, inner) @ right).view(models, rows, -1)
 
 
 @dataclass(frozen=True, eq=False)
-class _Targets:
+class Targets:
     """Targets split into the span of the fixed set's inputs and what is outside it."""
 
     rows: FloatArray
@@ -163,7 +175,8 @@ class _Targets:
     responses: Tensor
 
     @classmethod
-    def of(cls, nominal: Nominal, rows: FloatArray, y: Array) -> _Targets:
+    def of(cls, nominal: Nominal, rows: FloatArray, y: Array) -> Targets:
+        """Return records ``rows`` (k, features) with responses ``y``, split."""
         full = np.hstack([rows, np.ones((len(rows), 1))])
         inside = full @ nominal.basis
         outside = full - inside @ nominal.basis.T
@@ -180,42 +193,35 @@ class Moved:
     """Parameters of k models as differences: the first layer rotated, the others as they are.
 
     ``first`` (k, width, rank) in the span of the inputs with their bias; ``outside`` (k, width)
-    along what of the target is outside it.
+    along what of the target is outside it; ``deeper`` (k, outputs, inputs + 1), the bias last.
     """
 
     first: Tensor
     outside: Tensor
-    deeper: list[tuple[Tensor, Tensor]]
+    deeper: list[Tensor]
 
     @classmethod
     def zero(cls, nominal: Nominal, models: int) -> Moved:
         """Return no difference at all."""
         widths, rank = nominal.widths, nominal.basis.shape[1]
-        deeper = [
-            (nominal.zeros(models, outputs, inputs), nominal.zeros(models, outputs))
-            for inputs, outputs in pairwise(widths[1:])
-        ]
+        deeper = [nominal.zeros(models, outs, ins + 1) for ins, outs in pairwise(widths[1:])]
         return cls(nominal.zeros(models, widths[1], rank), nominal.zeros(models, widths[1]), deeper)
 
-    def tensors(self) -> list[Tensor]:
-        """Return every array, always in the same order."""
-        return [self.first, self.outside, *(array for pair in self.deeper for array in pair)]
+    def multiply(self, factor: float) -> None:
+        """Become factor · self."""
+        for mine in (self.first, self.outside, *self.deeper):
+            mine.mul_(factor)
 
-    def add(self, other: Moved, factor: float, *, keep: float = 1.0) -> None:
-        """Become keep · self + factor · other."""
-        for mine, theirs in zip(self.tensors(), other.tensors(), strict=True):
-            if keep != 1.0:
-                mine.mul_(keep)
-            mine.add_(theirs, alpha=factor)
+    def add(self, other: Moved, factor: float) -> None:
+        """Become self + factor · other."""
+        theirs = (other.first, other.outside, *other.deeper)
+        for mine, their in zip((self.first, self.outside, *self.deeper), theirs, strict=True):
+            mine.add_(their, alpha=factor)
 
     def unrotated(self, nominal: Nominal, outside: FloatArray) -> FloatArray:
         """Return differences (k, P) in the order of the network's own parameters."""
         first = self.first.double().cpu().numpy() @ nominal.basis.T
         first = first + self.outside.double().cpu().numpy()[:, :, None] * outside[:, None, :]
-        parts = [first[:, :, :-1].reshape(len(first), -1), first[:, :, -1]]
-        for weight, bias in self.deeper:
-            parts += [
-                weight.double().cpu().numpy().reshape(len(first), -1),
-                bias.double().cpu().numpy(),
-            ]
+        layers = [first, *(layer.double().cpu().numpy() for layer in self.deeper)]
+        parts = [p for one in layers for p in (one[:, :, :-1].reshape(len(one), -1), one[:, :, -1])]
         return np.hstack(parts)

@@ -104,6 +104,7 @@ class Training(Model):
         """
         import torch
 
+        self.require_records(data)
         x, y = objective.tensor(data.x), objective.responses(self.responses(data.labels))
         weight = None if data.weight is None else objective.tensor(data.weight)
         theta = objective.flat(self.initial.draw(self.network, rng))
@@ -113,12 +114,26 @@ class Training(Model):
             own = None if weight is None else weight[part]
             gradient = self._gradient(objective, theta, (x[part], y[part]), own, len(data), rng)
             theta, state = self.optimiser.step(theta, gradient, state)
-        if not bool(torch.isfinite(theta).all()):
+        self.require_converged(bool(torch.isfinite(theta).all()))
+        return theta
+
+    def require_records(self, data: Records) -> None:
+        """Raise InputError where records are none, or not of the network's shape."""
+        if data.record_shape != self.network.record_shape:
+            raise InputError(
+                f"the records have shape {data.record_shape}, "
+                f"the network takes {self.network.record_shape}"
+            )
+        if len(data) == 0:
+            raise InputError("there are no records to train on; at least 1 is needed")
+
+    def require_converged(self, finite: bool) -> None:
+        """Raise InputError where trained parameters are not ``finite``."""
+        if not finite:
             raise InputError(
                 f"training diverged to NaN or infinity: {self.optimiser.describe()}; "
                 "a smaller learning rate would be right"
             )
-        return theta
 
     def steps(self, count: int, rng: np.random.Generator) -> Iterator[Index | None]:
         """Yield each step's records; None means all of them."""
@@ -192,7 +207,9 @@ class Training(Model):
     ) -> torch.Tensor:
         """Return the gradient of one step, clipped and noisy where the training is."""
         if self.clipping is None:
-            return objective.gradient(theta, *batch, weight=weight, count=len(batch[1]))
+            # A Poisson-sampled batch may be empty: its gradient is 0, not 0 / 0.
+            count = max(1, len(batch[1]))
+            return objective.gradient(theta, *batch, weight=weight, count=count)
         count = records if self.batches is None else min(records, self.batches.size)
         each = objective.gradients_each(theta, *batch)
         if weight is not None:

@@ -34,8 +34,9 @@ class Tile:
     """Some records under θ₋(t): everything that a difference is taken to.
 
     ``inputs`` (m, r) with the bias as a column; ``z``, ``h``, ``slope``, ``back`` one a hidden
-    layer; ``delta`` one a layer, with each record's share of the mean in it; ``p`` class
-    probabilities (outputs, m), or None for the squared error; ``share`` (m,).
+    layer, ``h`` with a last row of ones for the bias; ``delta`` one a layer, with each record's
+    share of the mean in it; ``p`` class probabilities (outputs, m), or None for the squared error;
+    ``share`` (m,).
     """
 
     inputs: Tensor
@@ -67,6 +68,7 @@ class Nominal:
         self, training: Training, fixed_set: Records, *, dtype: torch.dtype, tile: int
     ) -> None:
         assert isinstance(training.network, MLP)
+        training.require_records(fixed_set)
         self.training, self.dtype, self.tile = training, dtype, tile
         self.device = torch.device(training.device)
         self.slopes = SLOPES[training.network.activation]
@@ -82,6 +84,7 @@ class Nominal:
         self._indices = list(training.steps(len(x) + 1, np.random.default_rng(0)))
         self._trajectory = self._trained()
         self.final = self._trajectory.pop()
+        training.require_converged(bool(np.isfinite(self.final).all()))
         self._kept: list[Step] | None = None
 
     def tensor(self, values: FloatArray) -> Tensor:
@@ -159,7 +162,7 @@ class Nominal:
         if index is None:
             return np.arange(last), last + 1, True
         own = index[index < last]
-        return own, len(index), len(own) < len(index)
+        return own, max(1, len(index)), len(own) < len(index)
 
     def _trained(self) -> list[FloatArray]:
         """Return θ₋ before every step and after the last, float64."""
@@ -190,7 +193,8 @@ class Nominal:
         rotated = tile.delta[0] @ tile.inputs
         parts = [rotated[:, :-1].reshape(-1), rotated[:, -1]]
         for delta, h in zip(tile.delta[1:], tile.h, strict=True):
-            parts += [(delta @ h.T).reshape(-1), delta.sum(dim=1)]
+            layer = delta @ h.T
+            parts += [layer[:, :-1].reshape(-1), layer[:, -1]]
         return np.asarray(torch.cat(parts).numpy())
 
     def _bytes(self) -> int:
@@ -226,7 +230,7 @@ def _tile(
     z, h, slope = [first @ inputs.T], [], []
     for weight, bias in deeper:
         value, rise = slopes.at(z[-1])
-        h.append(value)
+        h.append(torch.cat([value, torch.ones_like(value[:1])]))
         slope.append(rise)
         z.append(weight @ value + bias[:, None])
     scores = z.pop()

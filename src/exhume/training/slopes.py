@@ -33,12 +33,11 @@ class _Elu(Slopes):
         return z.clamp_min(0.0) + below, below + 1.0
 
     def differences(self, z: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
-        # With z⁻ = min(z, 0): φ = z⁺ + expm1(z⁻), φ′ = exp(z⁻), and z⁻ moves by d⁻.
-        low = z.clamp_max(0.0)
-        moved = (z + d).clamp_max(0.0)
-        inside = torch.where((z < 0) & (moved < 0), d, moved - low)
-        slope = torch.exp(low) * torch.expm1(inside)
-        return d - inside + slope, slope
+        # With z⁻ = min(z, 0): φ = z⁺ + expm1(z⁻), φ′ = exp(z⁻), and z⁻ moves by min(d, −z) + z⁺,
+        # which is d itself, to the last digit, where both ends are below 0.
+        inside = torch.minimum(d, -z).add_(z.clamp_min(0.0))
+        slope = torch.expm1(inside).mul_(torch.exp(z.clamp_max(0.0)))
+        return torch.sub(d, inside, out=inside).add_(slope), slope
 
 
 class _Relu(Slopes):
@@ -79,6 +78,8 @@ class _Sigmoid(Slopes):
         return change, change * (1.0 - 2.0 * before - change)
 
 
+_LARGE = 20.0
+
 SLOPES: dict[Activation, Slopes] = {
     Activation.ELU: _Elu(),
     Activation.RELU: _Relu(),
@@ -91,8 +92,9 @@ SLOPES: dict[Activation, Slopes] = {
 
 def softmax_difference(p: Tensor, d: Tensor, dim: int) -> Tensor:
     """Return softmax(z + d) − p where p = softmax(z)."""
-    top = d.amax(dim=dim, keepdim=True)
-    grown = torch.expm1(d - top)
-    # Adding a constant to all scores changes nothing, so d − top is as good and can't overflow.
-    mean = (p * grown).sum(dim=dim, keepdim=True)
-    return p * (grown - mean) / (1.0 + mean)
+    if float(d.abs().max()) > _LARGE:
+        # Adding a constant to all scores changes nothing, and keeps exp from overflowing.
+        d = d - d.amax(dim=dim, keepdim=True)
+    grown = torch.expm1(d).mul_(p)
+    mean = grown.sum(dim=dim, keepdim=True)
+    return grown.addcmul_(p, mean, value=-1.0).div_(1.0 + mean)
