@@ -16,7 +16,7 @@ from exhume.attacks.trajectory.observation import (
     WholeVector,
 )
 from exhume.attacks.trajectory.products import AutogradFamily, Known
-from exhume.attacks.trajectory.unrolled import label_vectors, unroll
+from exhume.attacks.trajectory.unroll import label_vectors, unroll, unroll_stepwise
 from exhume.models import CNN, MLP, Activation, Convolution
 from exhume.records import Records
 from exhume.training import SGD, Adam, Batches, Clipping, Training
@@ -59,15 +59,15 @@ def records(training: Training, count: int = 9) -> Records:
     return Records(rng.uniform(size=(count, *shape)), y, rng.uniform(0.5, 1.5, count))
 
 
-def unrolled_with(training: Training, observation: Observation | None = None, **options: int):
+def unrolled_with(
+    training: Training, observation: Observation | None = None, *, how=unroll, **options: int
+):
     data = records(training)
     fixed_set = data.take(slice(0, -1))
     objective = training.objective("float64")
     weight = float(data.weight[-1])
     seen = WholeVector() if observation is None else observation
-    unrolled = unroll(
-        training, fixed_set, seen, objective=objective, target_weight=weight, **options
-    )
+    unrolled = how(training, fixed_set, seen, objective=objective, target_weight=weight, **options)
     label = label_vectors(training, data.labels[-1:])[0]
     return unrolled, torch.tensor(np.concatenate([data.x[-1].ravel(), label])), data
 
@@ -106,16 +106,34 @@ def test_products_are_transposes_and_derivatives(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["perceptron", "adam", "batches", "convolutions"])
 def test_products_reach_the_initial_parameters(name: str) -> None:
-    unrolled, record, _ = unrolled_with(TRAININGS[name])
+    unrolled, record, _ = unrolled_with(TRAININGS[name], how=unroll_stepwise)
     path = unrolled.path(record)
     generator = torch.Generator().manual_seed(2)
     v = torch.randn(len(path.theta), generator=generator, dtype=torch.float64)
     u = torch.randn(len(path.theta), generator=generator, dtype=torch.float64)
     moved = path.push(v, torch.zeros_like(record))
     assert float(moved @ u) == pytest.approx(float(v @ path.pull(u)[0]), rel=1e-9)
-    ahead = replace(unrolled, initial=unrolled.initial + 1e-5 * v).trained(record)
-    behind = replace(unrolled, initial=unrolled.initial - 1e-5 * v).trained(record)
-    assert torch.allclose(moved, (ahead - behind) / 2e-5, rtol=1e-4, atol=1e-6)
+    start, ends = unrolled.initial, []
+    for step in (1e-5, -1e-5):
+        unrolled.initial = start + step * v
+        ends.append(unrolled.trained(record))
+    assert torch.allclose(moved, (ends[0] - ends[1]) / 2e-5, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n, t in TRAININGS.items() if isinstance(t.network, MLP)])
+def test_the_kernel_form_is_the_stepwise_one(name: str) -> None:
+    fast, record, _ = unrolled_with(TRAININGS[name])
+    slow, _, _ = unrolled_with(TRAININGS[name], how=unroll_stepwise)
+    generator = torch.Generator().manual_seed(3)
+    here, there = fast.path(record), slow.path(record)
+    v = torch.randn(len(record), generator=generator, dtype=torch.float64)
+    u = torch.randn(len(here.theta), generator=generator, dtype=torch.float64)
+    close = {"rtol": 1e-8, "atol": 1e-11}
+    assert torch.allclose(fast.base, slow.base, **close)
+    assert torch.allclose(here.theta, there.theta, **close)
+    assert torch.allclose(here.push(u, v), there.push(u, v), **close)
+    for one, other in zip(here.pull(u), there.pull(u), strict=True):
+        assert torch.allclose(one, other, **close)
 
 
 def test_amplification_is_the_largest_stretch() -> None:
@@ -129,12 +147,12 @@ def test_amplification_is_the_largest_stretch() -> None:
 
 
 def test_by_hand_agrees_with_automatic_differentiation() -> None:
-    unrolled, record, _ = unrolled_with(TRAININGS["batches"])
-    objective = MLP_TRAINING.objective("float64")
+    unrolled, record, _ = unrolled_with(TRAININGS["batches"], how=unroll_stepwise)
+    by_hand = unrolled.path(record)
     flat = unrolled.losses.known
     shaped = Known(flat.x.reshape(-1, 3, 2), flat.labels, flat.weight)
-    general = replace(unrolled, losses=AutogradFamily(objective, shaped))
-    by_hand, by_graph = unrolled.path(record), general.path(record)
+    unrolled.losses = AutogradFamily(MLP_TRAINING.objective("float64"), shaped)
+    by_graph = unrolled.path(record)
     v, u = torch.ones_like(record), torch.ones_like(by_hand.theta)
     assert torch.allclose(by_hand.jvp(v), by_graph.jvp(v), rtol=1e-9, atol=1e-12)
     assert torch.allclose(by_hand.vjp(u), by_graph.vjp(u), rtol=1e-9, atol=1e-12)

@@ -31,9 +31,7 @@ class Moves(ABC):
         """Return what to add to the tangent of θ when the gradient moves by ``slope``."""
 
     @abstractmethod
-    def pull(
-        self, step: int, cotangent: Tensor, memory: Memory
-    ) -> tuple[Tensor, Tensor, Memory]:
+    def pull(self, step: int, cotangent: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         """Return the gradient's cotangent, what weight decay adds to θ's, and the memory before."""
 
 
@@ -59,9 +57,7 @@ class MomentumMoves(Moves):
         velocity = self.optimiser.momentum * memory[0] + slope
         return -self.optimiser.learning_rate * velocity, (velocity,)
 
-    def pull(
-        self, step: int, cotangent: Tensor, memory: Memory
-    ) -> tuple[Tensor, Tensor, Memory]:
+    def pull(self, step: int, cotangent: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         """Return the same backwards."""
         velocity = memory[0] - self.optimiser.learning_rate * cotangent
         decayed = self.optimiser.weight_decay * velocity
@@ -110,9 +106,7 @@ class AdamMoves(Moves):
         square = own.beta2 * memory[1] + doubled * slope
         return in_square * square - in_mean * mean, (mean, square)
 
-    def pull(
-        self, step: int, cotangent: Tensor, memory: Memory
-    ) -> tuple[Tensor, Tensor, Memory]:
+    def pull(self, step: int, cotangent: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         """Return the same backwards."""
         own = self.optimiser
         in_mean, in_square, doubled = self._noted[step]

@@ -1,0 +1,214 @@
+"""The layers of a narrow perceptron above its first products, by hand, in NumPy.
+
+Arrays of a few thousand numbers are ruled by the cost of a call, and NumPy's is the lowest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from exhume.arrays import FloatArray
+from exhume.models.base import Activation
+
+Bent: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
+"""Value, first and second derivative."""
+
+
+def _elu(z: FloatArray) -> Bent:
+    slope = np.exp(np.minimum(z, 0.0))
+    return np.maximum(z, 0.0) + (slope - 1.0), slope, slope * (z < 0)
+
+
+def _relu(z: FloatArray) -> Bent:
+    slope = (z > 0).astype(z.dtype)
+    return slope * z, slope, np.zeros_like(z)
+
+
+def _leaky_relu(z: FloatArray) -> Bent:
+    slope = np.where(z > 0, z.dtype.type(1.0), z.dtype.type(0.01))
+    return slope * z, slope, np.zeros_like(z)
+
+
+def _tanh(z: FloatArray) -> Bent:
+    value = np.tanh(z)
+    slope = 1.0 - value * value
+    return value, slope, -2.0 * value * slope
+
+
+def _sigmoid(z: FloatArray) -> Bent:
+    value = 0.5 * (1.0 + np.tanh(0.5 * z))
+    slope = value * (1.0 - value)
+    return value, slope, slope * (1.0 - 2.0 * value)
+
+
+def _softplus(z: FloatArray) -> Bent:
+    slope = 0.5 * (1.0 + np.tanh(0.5 * z))
+    return np.logaddexp(z.dtype.type(0.0), z), slope, slope * (1.0 - slope)
+
+
+BENDS: dict[Activation, Callable[[FloatArray], Bent]] = {
+    Activation.ELU: _elu,
+    Activation.RELU: _relu,
+    Activation.LEAKY_RELU: _leaky_relu,
+    Activation.TANH: _tanh,
+    Activation.SIGMOID: _sigmoid,
+    Activation.SOFTPLUS: _softplus,
+}
+"""The nonlinearities written out here; networks with others go the general way."""
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """A batch's labels (outputs, n), each times its record's share of the loss; their mass (n,).
+
+    ``record`` is the share of the unknown record, which then stands last, or 0.
+    """
+
+    labels: FloatArray
+    mass: FloatArray
+    record: float
+
+    @staticmethod
+    def of(labels: FloatArray, entropic: bool) -> Members:
+        """Return everyone with share 1; the mass of a squared error is the share itself."""
+        mass = labels.sum(axis=1) if entropic else np.ones(len(labels), labels.dtype)
+        return Members(labels.T, mass, 1.0)
+
+    def take(self, rows: slice | FloatArray, share: FloatArray, record: float) -> Members:
+        """Return the records of a batch with their shares."""
+        return Members(self.labels[:, rows] * share, self.mass[rows] * share, record)
+
+
+@dataclass(frozen=True)
+class NarrowLayers:
+    """Shapes and loss: ``widths`` from the inputs to the outputs."""
+
+    widths: tuple[int, ...]
+    activation: Activation
+    entropic: bool
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int, int, int, int]]:
+        """Start and end of each later weight in the vector of the rest, and the end of its bias."""
+        places, at = [], self.widths[1]
+        for into, out in pairwise(self.widths[1:]):
+            middle = at + into * out
+            places.append((at, middle, middle + out, out, into))
+            at = middle + out
+        return places
+
+    def bias(self, rest: FloatArray) -> FloatArray:
+        """Return the first bias (width, 1)."""
+        return rest[: self.widths[1], None]
+
+    def later(self, rest: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Return views of weight (out, in) and bias (out, 1) of every layer but the first."""
+        return [
+            (rest[start:middle].reshape(out, into), rest[middle:end, None])
+            for start, middle, end, out, into in self._places
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """How the first signal (width, n), the rest's gradient and the record's label slope move."""
+
+    first: FloatArray
+    gradient: FloatArray
+    label: FloatArray
+
+
+class Signals:
+    """One step's forward and backward pass: ``first`` (width, n) is the loss's slope in z₁."""
+
+    def __init__(
+        self, layers: NarrowLayers, rest: FloatArray, z: FloatArray, members: Members
+    ) -> None:
+        self.layers, self.members = layers, members
+        self.values: list[FloatArray] = []
+        self.slopes: list[FloatArray] = []
+        self.bends: list[FloatArray] = []
+        bend = BENDS[layers.activation]
+        z += layers.bias(rest)
+        later = layers.later(rest)
+        for weight, bias in later:
+            value, slope, second = bend(z)
+            self.values.append(value)
+            self.slopes.append(slope)
+            self.bends.append(second)
+            z = weight @ value
+            z += bias
+        self.shares = _softmax(z) if layers.entropic else z
+        self.signals = [self.shares * members.mass - members.labels]
+        for i in range(len(later) - 1, -1, -1):
+            error = later[i][0].T @ self.signals[0]
+            # From here on the second derivative is only needed times the error it bends.
+            self.bends[i] *= error
+            error *= self.slopes[i]
+            self.signals.insert(0, error)
+        self.first = self.signals[0]
+        self.gradient = self._gathered(self.signals)
+
+    def _gathered(self, signals: list[FloatArray]) -> FloatArray:
+        parts = [signals[0].sum(axis=1)]
+        for signal, value in zip(signals[1:], self.values, strict=True):
+            parts += [(signal @ value.T).ravel(), signal.sum(axis=1)]
+        return np.concatenate(parts)
+
+    def product(
+        self, rest: FloatArray, z: FloatArray, moves: FloatArray, label: FloatArray | None
+    ) -> Moved:
+        """Return how the slopes move with z₁, the rest and the label (Pearlmutter 1994).
+
+        ``z`` (width, n) is changed. The loss's second derivative is symmetric: what moves the
+        slopes forwards, given cotangents instead, is what they pull backwards.
+        """
+        z += self.layers.bias(moves)
+        later, ways = self.layers.later(rest), self.layers.later(moves)
+        bent, moved = [z], []
+        for i, ((weight, _), (way, bias)) in enumerate(zip(later, ways, strict=True)):
+            moved.append(self.slopes[i] * bent[i])
+            z = way @ self.values[i]
+            z += weight @ moved[i]
+            z += bias
+            bent.append(z)
+        changes, own = [self._output(z, label)], z[:, -1]
+        for i in range(len(later) - 1, -1, -1):
+            error = ways[i][0].T @ self.signals[i + 1]
+            error += later[i][0].T @ changes[0]
+            error *= self.slopes[i]
+            error += self.bends[i] * bent[i]
+            changes.insert(0, error)
+        gradient = self._gathered(changes)
+        for (slope, _), signal, move in zip(
+            self.layers.later(gradient), self.signals[1:], moved, strict=True
+        ):
+            slope += signal @ move.T
+        towards = -self.members.record * own
+        if self.layers.entropic:
+            towards += self.members.record * (self.shares[:, -1] @ own)
+        return Moved(changes[0], gradient, towards)
+
+    def _output(self, z: FloatArray, label: FloatArray | None) -> FloatArray:
+        change = z
+        if self.layers.entropic:
+            change = self.shares * z
+            change -= self.shares * change.sum(axis=0)
+        change = change * self.members.mass
+        if label is not None and self.members.record:
+            if self.layers.entropic:
+                change[:, -1] += self.members.record * label.sum() * self.shares[:, -1]
+            change[:, -1] -= self.members.record * label
+        return change
+
+
+def _softmax(scores: FloatArray) -> FloatArray:
+    powers = np.exp(scores - scores.max(axis=0))
+    powers /= powers.sum(axis=0)
+    return powers

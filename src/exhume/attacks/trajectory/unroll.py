@@ -1,0 +1,159 @@
+"""The unrolled form of a training: the fastest there is for it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from exhume.arrays import Array
+from exhume.attacks.trajectory.bends import BENDS
+from exhume.attacks.trajectory.kernel import KernelUnrolled
+from exhume.attacks.trajectory.layers import NarrowLayers
+from exhume.attacks.trajectory.observation import Observation
+from exhume.attacks.trajectory.perceptron import PerceptronFamily
+from exhume.attacks.trajectory.products import (
+    AutogradFamily,
+    Batch,
+    ClippedFamily,
+    Known,
+    LossFamily,
+)
+from exhume.attacks.trajectory.stepwise import MEMORY_LIMIT, StepwiseUnrolled
+from exhume.attacks.trajectory.unrolled import Unrolled
+from exhume.models.mlp import MLP
+from exhume.records import Records
+from exhume.training.network import Training
+from exhume.training.objective import Objective
+from exhume.training.optimisers import SGD
+from exhume.training.simulator import repeatable
+
+
+def unroll(
+    training: Training,
+    fixed_set: Records,
+    observation: Observation,
+    *,
+    objective: Objective,
+    target_weight: float = 1.0,
+    memory_limit: int = MEMORY_LIMIT,
+) -> Unrolled:
+    """Return the training on ``fixed_set`` and one more, last record as a map of that record.
+
+    In the precision and on the device of ``objective``. Raises InputError where the training can't
+    be repeated; the noise of DP-GD is left out.
+    """
+    layers = _layers(training)
+    fits = layers is not None and _kernel_fits(training, layers, len(fixed_set), memory_limit)
+    if layers is None or not fits or not isinstance(training.optimiser, SGD):
+        return unroll_stepwise(
+            training,
+            fixed_set,
+            observation,
+            objective=objective,
+            target_weight=target_weight,
+            memory_limit=memory_limit,
+        )
+    training = repeatable(training)
+    known = known_tensors(training, objective, fixed_set)
+    flat = Known(known.x.reshape(len(known.x), -1), known.labels, known.weight)
+    batches = batches_of(training, len(fixed_set), target_weight, objective.device)
+    initial = _initial(training, objective)
+    assert isinstance(training.optimiser, SGD)
+    return KernelUnrolled(layers, flat, initial, training.optimiser, batches, observation)
+
+
+def unroll_stepwise(
+    training: Training,
+    fixed_set: Records,
+    observation: Observation,
+    *,
+    objective: Objective,
+    target_weight: float = 1.0,
+    memory_limit: int = MEMORY_LIMIT,
+) -> StepwiseUnrolled:
+    """Return the same map for any training: slower, and bounded in memory."""
+    training = repeatable(training)
+    known = known_tensors(training, objective, fixed_set)
+    return StepwiseUnrolled(
+        losses_of(training, objective, known),
+        _initial(training, objective),
+        training.optimiser,
+        batches_of(training, len(fixed_set), target_weight, objective.device),
+        observation,
+        known=len(fixed_set),
+        unknowns=math.prod(fixed_set.record_shape) + training.network.outputs,
+        memory_limit=memory_limit,
+    )
+
+
+def _initial(training: Training, objective: Objective) -> Tensor:
+    # The stream is never drawn from: a repeatable training has a seed of its own.
+    return objective.flat(training.initial.draw(training.network, np.random.default_rng(0)))
+
+
+def _layers(training: Training) -> NarrowLayers | None:
+    network = training.network
+    plain = isinstance(network, MLP) and network.activation in BENDS and network.hidden
+    if not plain or training.clipping is not None or training.device != "cpu":
+        return None
+    assert isinstance(network, MLP)
+    widths = (math.prod(network.record_shape), *network.hidden, network.outputs)
+    return NarrowLayers(widths, network.activation, training.classes is not None)
+
+
+def _kernel_fits(training: Training, layers: NarrowLayers, records: int, memory_limit: int) -> bool:
+    """Whether the kernel is smaller than the inputs twice over, and all signals fit the memory."""
+    steps = 1 if training.batches is None else training.batches.steps_an_epoch(records + 1)
+    numbers = training.epochs * steps * 5 * (records + 1) * sum(layers.widths[1:])
+    fits = 8 * numbers <= memory_limit
+    return fits and records <= 2 * layers.widths[0]
+
+
+def known_tensors(training: Training, objective: Objective, fixed_set: Records) -> Known:
+    """Return the fixed set as tensors, its labels as the loss takes them."""
+    count = len(fixed_set)
+    weight = np.ones(count) if fixed_set.weight is None else fixed_set.weight
+    labels = label_vectors(training, fixed_set.labels)
+    return Known(objective.tensor(fixed_set.x), objective.tensor(labels), objective.tensor(weight))
+
+
+def label_vectors(training: Training, labels: Array) -> Array:
+    """Return labels (n,) as (n, outputs): 1 at the class, or the response itself."""
+    responses = training.responses(np.asarray(labels))
+    if training.classes is None:
+        return responses[:, None]
+    return np.eye(len(training.classes))[responses]
+
+
+def losses_of(training: Training, objective: Objective, known: Known) -> LossFamily:
+    """Return the fastest products there are for this training."""
+    if training.clipping is not None:
+        return ClippedFamily(objective, known, training.clipping.norm)
+    network = training.network
+    if not isinstance(network, MLP) or network.activation not in BENDS:
+        return AutogradFamily(objective, known)
+    widths = (math.prod(network.record_shape), *network.hidden, network.outputs)
+    flat = Known(known.x.reshape(len(known.x), -1), known.labels, known.weight)
+    return PerceptronFamily(widths, network.activation, objective.loss, flat)
+
+
+def batches_of(
+    training: Training, known: int, target_weight: float, device: torch.device
+) -> list[Batch]:
+    """Return every step's batch of ``known`` records and the target after them."""
+    found = []
+    for chosen in training.steps(known + 1, np.random.default_rng(0)):
+        if chosen is None:
+            found.append(Batch(None, target_weight, known + 1))
+            continue
+        # The record stands last in its batch: that is where the products look for it.
+        rows = torch.as_tensor(np.sort(chosen), device=device)
+        present = known in chosen
+        count = len(chosen)
+        if training.clipping is not None and training.batches is not None:
+            count = min(known + 1, training.batches.size)
+        found.append(Batch(rows, target_weight if present else 0.0, count))
+    return found
