@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exhume.attacks import GLM, Attack, ConditionalGuess, Oblivious, ScalerMoments
+from exhume.attacks import (
+    GLM,
+    Attack,
+    ConditionalGuess,
+    Oblivious,
+    Reconstructor,
+    Ridge,
+    ScalerMoments,
+)
 from exhume.errors import InputError
 
 
 def known_attacks() -> tuple[Attack, ...]:
     """Return every attack with its default settings, baselines last."""
-    return (GLM(), ScalerMoments(), Oblivious(), ConditionalGuess())
+    return (
+        GLM(),
+        ScalerMoments(),
+        Ridge(),
+        Reconstructor(),
+        Oblivious(),
+        ConditionalGuess(),
+    )
 
 
 def attacks_named(names: Sequence[str] | None) -> tuple[Attack, ...]:
