@@ -16,9 +16,18 @@ from tests.membership.small import FIXED, LOGISTIC, PAIRS, knowledge, network, p
 from exhume.attacks import GLM as GLMAttack
 from exhume.attacks import Attack
 from exhume.defences import Rounding
+from exhume.errors import InputError
 from exhume.knowledge import Knowledge
-from exhume.membership import ByReconstruction, Candidates, NearestMean, Retraining, ShadowModels
+from exhume.membership import (
+    ByReconstruction,
+    Candidates,
+    LossThreshold,
+    NearestMean,
+    Retraining,
+    ShadowModels,
+)
 from exhume.membership.discriminant import discriminant
+from exhume.membership.loss import loss
 from exhume.membership.retraining import Likelihood
 from exhume.membership.vectors import Layout
 from exhume.models.initialise import Initialisation
@@ -245,6 +254,52 @@ class TestByReconstruction:
         attack = ByReconstruction(Repeats())
         verdict = attack.decide(Weights({}), Knowledge(record_shape=(1,)), pair, rng=0)
         assert verdict.score == pytest.approx(told - (10.0 - told))
+
+
+class TestLossThreshold:
+    """The simplest test: told by one number, and beaten by those that see the whole release."""
+
+    def test_reads_the_loss_alone(self):
+        from sklearn.metrics import log_loss
+
+        release = _published(LOGISTIC, PAIRS[0], member=True)
+        record = PAIRS[0].challenge
+        probabilities = LOGISTIC.means(LOGISTIC.scores(release, record.x))
+        expected = log_loss(record.labels, probabilities, labels=[0, 1])
+        assert loss(LOGISTIC, release, record) == pytest.approx(expected, rel=1e-12)
+
+    def test_loss_of_several_classes_and_of_a_regression(self):
+        images = pictures()
+        training, one = network(epochs=2), images.take([7])
+        release = training.publish(images.take(slice(0, 20)), rng=np.random.default_rng(0))
+        chance = training.means(training.scores(release, one.x))[0, int(one.labels[0])]
+        assert loss(training, release, one) == pytest.approx(-np.log(chance), rel=1e-9)
+        model = GLM(Family.LINEAR, intercept=False)
+        weights = Weights({"coef": np.array([[2.0]])})
+        assert loss(model, weights, Records(np.array([[3.0]]), np.array([4.0]))) == 4.0
+
+    def test_a_member_has_the_smaller_loss(self):
+        judge = LossThreshold(models=2).prepare(knowledge(LOGISTIC), PAIRS[0], rng=0)
+        inside = judge.weigh(_published(LOGISTIC, PAIRS[0], member=True), rng=0)
+        outside = judge.weigh(_published(LOGISTIC, PAIRS[0], member=False), rng=0)
+        assert inside.member
+        assert not outside.member
+        assert inside.score == pytest.approx(-outside.score)
+
+    def test_refusals(self):
+        attack = LossThreshold()
+        answers = Answers(LOGISTIC, FIXED.x[:5])
+        assert "weights" in attack.accepts(knowledge(answers), PAIRS[0])
+        bare = Candidates(Records(PAIRS[0].challenge.x))
+        assert "label" in attack.accepts(knowledge(LOGISTIC), bare)
+        assert "training" in attack.accepts(Knowledge(record_shape=(4,)), PAIRS[0])
+        judge = attack.prepare(knowledge(LOGISTIC), PAIRS[0], rng=0)
+        assert judge.weigh(Weights({}), rng=0).status is Status.REFUSED
+        with pytest.raises(InputError, match="at least 1"):
+            LossThreshold(models=0)
+        stranger = Records(PAIRS[0].challenge.x, np.array([7]))
+        with pytest.raises(InputError, match="label 7 is none"):
+            loss(LOGISTIC, _published(LOGISTIC, PAIRS[0], member=True), stranger)
 
 
 class TestDiscriminant:

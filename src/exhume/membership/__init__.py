@@ -9,6 +9,7 @@ from exhume.membership.by_reconstruction import ByReconstruction
 from exhume.membership.candidates import Against, Candidates
 from exhume.membership.ceiling import PowerCeiling, power_ceiling
 from exhume.membership.game import membership_game
+from exhume.membership.loss import LossThreshold
 from exhume.membership.result import MembershipResult, OperatingPoint
 from exhume.membership.retraining import Retraining
 from exhume.membership.shadows import NearestMean, ShadowModels
@@ -18,6 +19,7 @@ __all__ = [
     "ByReconstruction",
     "Candidates",
     "Judge",
+    "LossThreshold",
     "MembershipAttack",
     "MembershipResult",
     "NearestMean",

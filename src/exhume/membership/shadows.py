@@ -66,7 +66,8 @@ class NearestMean(MembershipAttack):
     """Decides for the candidate whose shadow models' mean is nearer to the release.
 
     The plain reading of Balle et al. 2022, Algorithm 2: M trains ``models`` shadow models on either
-    candidate and compares. The score is (d₀² − d₁²)/‖difference of the means‖².
+    candidate and compares. The score is the log-likelihood ratio of two equal round Gaussians
+    around the means, as wide as the shadow models are on average.
     """
 
     models: int = 16
@@ -86,11 +87,14 @@ class NearestMean(MembershipAttack):
 
         assert knowledge.training is not None
         shadows = train_shadows(knowledge.training, knowledge, candidates, self.models, rng)
-        means = [
-            shadows.layout.vectors(releases).mean(axis=0)
+        one, other = (
+            shadows.layout.vectors(releases)
             for releases in (shadows.challenge, shadows.alternative)
-        ]
-        return Likelihood(shadows.layout, means[0], means[1][None], 0.0)
+        )
+        means = one.mean(axis=0), other.mean(axis=0)
+        spread = np.mean([np.square(one - means[0]).mean(), np.square(other - means[1]).mean()])
+        variance = float(spread) * self.models / max(1, self.models - 1)
+        return Likelihood(shadows.layout, means[0], means[1][None], float(np.sqrt(variance)))
 
 
 @dataclass(frozen=True)

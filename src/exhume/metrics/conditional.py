@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -16,7 +16,7 @@ from exhume.metrics.shrinkage import shrunk_covariance
 _FOLDS = 5
 _JUDGES = 1000
 """How many pool records, evenly spaced, judge the guesses."""
-_PARTS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
+_PARTS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
 """Multiples of the shrinkage that are tried: what suits a covariance may not suit a guess."""
 
 
@@ -42,7 +42,7 @@ class Choice:
     gaussian: float
     nearest: float
     shrinkage: float
-    errors: FloatArray
+    errors: FloatArray = field(repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "errors", frozen(self.errors))
