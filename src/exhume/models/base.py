@@ -22,6 +22,12 @@ class Activation(Enum):
     SOFTPLUS = "softplus"
     GELU = "gelu"
     SILU = "silu"
+    SHIFTED_RELU = "shifted-relu"
+    """ReLU(z + 1): its third Hermite coefficient is not 0 (Wang et al. 2023)."""
+    SHIFTED_TANH = "shifted-tanh"
+    """tanh(z + 1)."""
+    RELU_PLUS_TANH = "relu-plus-tanh"
+    """ReLU(z) + tanh(z)."""
 
     def build(self) -> nn.Module:
         """Return the PyTorch module."""
@@ -37,7 +43,23 @@ class Activation(Enum):
             Activation.GELU: nn.GELU,
             Activation.SILU: nn.SiLU,
         }
-        return made[self]()
+        return made[self]() if self in made else _composed(self)
+
+
+def _composed(activation: Activation) -> nn.Module:
+    """Return the module of an activation that PyTorch has none for."""
+    import torch
+    from torch import nn
+
+    class Composed(nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            if activation is Activation.SHIFTED_RELU:
+                return torch.relu(z + 1.0)
+            if activation is Activation.SHIFTED_TANH:
+                return torch.tanh(z + 1.0)
+            return torch.relu(z) + torch.tanh(z)
+
+    return Composed()
 
 
 class Network(ABC):

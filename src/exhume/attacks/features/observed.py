@@ -1,0 +1,65 @@
+"""What was released of a head's gradient, and what of it a defence withheld."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+
+_PARTIAL = 1e-3
+_GAP = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The gradient G (m, K) of the output weights; ``released`` (m, K) None where all of it is.
+
+    Entries that a defence pruned are unknown, not 0: only released ones are fitted. ``threshold``
+    is what pruned entries are known to stay below, infinity where that is not known.
+    """
+
+    gradient: FloatArray
+    released: Array | None = None
+    threshold: float = np.inf
+
+    @property
+    def total(self) -> float:
+        """The sum of the squares that there are to be explained."""
+        return max(float((self.gradient**2).sum()), 1e-300)
+
+    @property
+    def count(self) -> int:
+        """How many entries were released."""
+        return self.gradient.size if self.released is None else int(self.released.sum())
+
+    def left(self, fitted: FloatArray) -> FloatArray:
+        """Return what ``fitted`` (m, K) leaves of G; of a pruned entry, what it is too large by."""
+        left = self.gradient - fitted
+        if self.released is None:
+            return left
+        excess = np.clip(fitted, -self.threshold, self.threshold) - fitted
+        return np.where(self.released, left, excess)
+
+
+def observe(gradient: FloatArray) -> Observed:
+    """Tell what a defence set to 0 in ``gradient`` (m, K) from what is 0 by itself.
+
+    An inactive unit leaves a row of zeros, beside rows with entries as small as can be. Rows that
+    are 0 in part, or a gap below the smallest entry, are a defence's doing; the gap says that it
+    kept the largest.
+
+    >>> observe(np.array([[0.5, 0.0], [-0.7, 0.2]])).released.tolist()
+    [[True, False], [True, True]]
+    """
+    present = gradient != 0.0
+    if present.all() or not present.any():
+        return Observed(gradient)
+    partial = present.any(axis=1) & ~present.all(axis=1)
+    sizes = np.abs(gradient[present])
+    smallest = float(sizes.min())
+    gap = smallest > _GAP * float(np.sqrt(np.mean(sizes**2))) / sizes.size
+    if not gap and partial.mean() <= _PARTIAL:
+        return Observed(gradient)
+    return Observed(gradient, present, smallest if gap else np.inf)

@@ -1,0 +1,147 @@
+"""The search for a batch: a start, fits with residuals held and free, again from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.attacks.features.first_order import FirstOrder
+from exhume.attacks.features.head import Head, Response
+from exhume.attacks.features.observed import Observed
+from exhume.attacks.features.polish import Fit, polish
+from exhume.attacks.features.residuals import Consistent, Free, Held
+from exhume.attacks.features.starts import class_starts, scattered
+from exhume.attacks.features.tensor import tensor_features
+from exhume.errors import InputError
+
+EXACT = 1e-9
+"""A relative loss below this is a fit: float32 gradients leave about 1e-14."""
+CONTRADICTED = 0.5
+"""A loss with free residuals below this part of the consistent one contradicts what is assumed."""
+LARGEST_TENSOR = 24
+"""The largest batch whose moments are decomposed: they hold K·B³ numbers."""
+SAME = 0.98
+"""Two fits whose features all have a partner of this cosine are one minimum found twice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How hard to try: ``restarts`` starts at most, L-BFGS ``iterations`` of a fit.
+
+    First come ``anchor_rounds`` of ``anchor_iterations`` with the residuals held; ``short``
+    iterations tell guesses of the labels apart. A batch is done when a start explains the gradient
+    exactly, or when the two best starts found the same features.
+    """
+
+    restarts: int = 6
+    iterations: int = 400
+    anchor_rounds: int = 3
+    anchor_iterations: int = 100
+    short: int = 40
+
+    def __post_init__(self) -> None:
+        for name in ("restarts", "iterations", "anchor_rounds", "anchor_iterations", "short"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """One batch: the standardised head, the scaled gradient, and what is known of the labels.
+
+    ``unit`` is the batch's size times the gradient's unit: what residuals are divided by.
+    """
+
+    head: Head
+    observed: Observed
+    count: int
+    unit: float
+    labels: Array | None
+    settings: Settings
+    rng: np.random.Generator
+    guessed: bool = False
+
+    def run(self, order: FirstOrder) -> tuple[Fit, int, bool]:
+        """Fit from one start after the other; return the best fit, the starts, and whether sure."""
+        search, fits = self, list[Fit]()
+        for number in range(self.settings.restarts):
+            fits.append(search.fit(search.start(order, number)))
+            fits.sort(key=lambda fit: fit.loss)
+            if fits[0].loss < EXACT:
+                return fits[0], number + 1, True
+            if number and _same(fits[0].features, fits[1].features):
+                return fits[0], number + 1, True
+            search = search.relabelled(fits[0])
+        return fits[0], len(fits), False
+
+    def start(self, order: FirstOrder, number: int) -> FloatArray:
+        """Return a start (B, d): each class's mean to first order, or the tensor method's."""
+        if self.head.response is Response.CLASSES:
+            assert self.labels is not None
+            starts = class_starts(self.head, order, self.labels, self.unit)
+            alone = len(np.unique(self.labels)) == self.count
+            return starts if number == 0 and alone else scattered(starts, 0.5, self.rng)
+        if self.count <= min(self.head.dimension, LARGEST_TENSOR):
+            found = tensor_features(self.head, self.observed.gradient, self.count, rng=self.rng)
+            starts = found.features
+        else:
+            starts = np.repeat(order.slopes[:, :1].T, self.count, axis=0)
+            starts = starts / max(float(np.linalg.norm(starts[0])), 1e-300)
+        if number == 0 and self.count <= LARGEST_TENSOR:
+            return starts
+        signs = self.rng.choice([-1.0, 1.0], (self.count, 1))
+        return signs * scattered(starts, 0.5, self.rng)
+
+    def fit(self, start: FloatArray) -> Fit:
+        """Hold the residuals where the labels put them, let the head answer, or let them go."""
+        features, evaluations = start, 0
+        limit, known = self.settings.iterations, self.consistent()
+        best: Fit | None = None
+        if known is not None:
+            for _ in range(self.settings.anchor_rounds):
+                held = Held(known.at(self.head.hidden(features)[0]))
+                anchor = self.settings.anchor_iterations
+                fit = polish(self.head, self.observed, features, held, iterations=anchor)
+                features, evaluations = fit.features, evaluations + fit.evaluations
+            if self.head.output is not None:
+                best = polish(self.head, self.observed, features, known, iterations=limit)
+                features, evaluations = best.features, evaluations + best.evaluations
+        if best is None or best.loss > EXACT:
+            fit = polish(self.head, self.observed, features, Free(self.observed), iterations=limit)
+            evaluations += fit.evaluations
+            best = fit if best is None or fit.loss < CONTRADICTED * best.loss else best
+        return replace(best, evaluations=evaluations)
+
+    def consistent(self) -> Consistent | None:
+        """Return the residuals of a head with these labels; None where there are none."""
+        if self.labels is None or self.head.response is Response.NUMBERS:
+            return None
+        outputs = self.observed.gradient.shape[1]
+        return Consistent(self.head, self.labels, outputs, self.unit)
+
+    def with_best_labels(self, order: FirstOrder, guesses: list[Array]) -> Search:
+        """Take the guess that a short fit likes best."""
+        tried = [replace(self, labels=guess, guessed=True) for guess in guesses]
+        return min(tried, key=lambda search: search.short_fit(order).loss)
+
+    def short_fit(self, order: FirstOrder) -> Fit:
+        """Fit a little, with the residuals held."""
+        known = self.consistent()
+        assert known is not None
+        start = self.start(order, 0)
+        held = Held(known.at(self.head.hidden(start)[0]))
+        return polish(self.head, self.observed, start, held, iterations=self.settings.short)
+
+    def relabelled(self, fit: Fit) -> Search:
+        """Where labels were guessed, take those that a fit's residuals show."""
+        return replace(self, labels=fit.residuals.argmin(axis=1)) if self.guessed else self
+
+
+def _same(one: FloatArray, other: FloatArray) -> bool:
+    from scipy.optimize import linear_sum_assignment
+
+    norms = [np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300) for x in (one, other)]
+    cosines = (one / norms[0]) @ (other / norms[1]).T
+    return bool(cosines[linear_sum_assignment(-cosines)].min() > SAME)

@@ -1,0 +1,82 @@
+"""How well features came back, in the measures of Liu et al. 2024: for whoever has the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.errors import InputError
+
+
+def projection_residual(features: FloatArray, recovered: FloatArray) -> float:
+    """Return the mean over ``features`` (B, d) of ‖P⊥z‖/‖z‖, P⊥ off the span of ``recovered``.
+
+    Liu et al. 2024, section 5.1: "the average norm of projection from original features to the
+    orthogonal complement of the space spanned by reconstructed features", here of each feature at
+    norm 1. In [0, 1]; neither order, sign nor length of ``recovered`` (·, d) counts, nor which
+    feature is which within the span: compare ``matched_cosines``.
+
+    >>> projection_residual(np.eye(3)[:2], np.array([[2.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
+    0.0
+    """
+    _require_alike(features, recovered)
+    left, sizes, _ = np.linalg.svd(_unit(recovered).T, full_matrices=False)
+    basis = left[:, sizes > 1e-12 * sizes[0]] if sizes.size else left
+    unit = _unit(features)
+    away = unit - (unit @ basis) @ basis.T
+    return float(np.linalg.norm(away, axis=1).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """For each of B features the index of its partner (B,), and their cosine (B,)."""
+
+    indices: Array
+    cosines: FloatArray
+
+
+def matched_cosines(features: FloatArray, recovered: FloatArray) -> Matched:
+    """Pair ``features`` (B, d) with ``recovered`` (≥ B, d) so that the cosines' sum is largest.
+
+    >>> matched_cosines(np.eye(2), np.array([[0.0, 3.0], [1.0, 0.0]])).indices.tolist()
+    [1, 0]
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    cosines = _cosines(features, recovered)
+    rows, columns = linear_sum_assignment(-cosines)
+    return Matched(columns, cosines[rows, columns])
+
+
+def greedy_cosines(features: FloatArray, recovered: FloatArray) -> Matched:
+    """Pair by the largest squared cosine left, over and over (Liu et al. 2024, appendix F)."""
+    cosines = _cosines(features, recovered)
+    left = cosines**2
+    indices = np.zeros(len(features), dtype=np.intp)
+    for _ in range(len(features)):
+        row, column = np.unravel_index(int(np.argmax(left)), left.shape)
+        indices[row] = column
+        left[row, :], left[:, column] = -1.0, -1.0
+    return Matched(indices, cosines[np.arange(len(features)), indices])
+
+
+def _cosines(features: FloatArray, recovered: FloatArray) -> FloatArray:
+    _require_alike(features, recovered)
+    if len(recovered) < len(features):
+        raise InputError(f"{len(features)} features can't be matched to {len(recovered)}")
+    found: FloatArray = _unit(features) @ _unit(recovered).T
+    return found
+
+
+def _require_alike(features: FloatArray, recovered: FloatArray) -> None:
+    shapes = np.shape(features), np.shape(recovered)
+    if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
+        raise InputError(f"features must be (B, d) and (·, d), got {shapes[0]} and {shapes[1]}")
+
+
+def _unit(rows: FloatArray) -> FloatArray:
+    rows = np.asarray(rows, dtype=np.float64)
+    unit: FloatArray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    return unit
