@@ -171,11 +171,13 @@ class Nominal:
         drawn = self.training.initial.draw(self.training.network, np.random.default_rng(0))
         theta = np.concatenate([part.ravel() for part in drawn.values()])
         velocity, found = np.zeros_like(theta), [theta]
-        for index in self._indices:
-            gradient = self._gradient(theta, index) + optimiser.weight_decay * theta
-            velocity = optimiser.momentum * velocity + gradient
-            theta = theta - optimiser.learning_rate * velocity
-            found.append(theta)
+        # A training that runs away is told of by whoever looks at its end.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for index in self._indices:
+                gradient = self._gradient(theta, index) + optimiser.weight_decay * theta
+                velocity = optimiser.momentum * velocity + gradient
+                theta = theta - optimiser.learning_rate * velocity
+                found.append(theta)
         return found
 
     def _gradient(self, theta: FloatArray, index: Index | None) -> FloatArray:

@@ -109,7 +109,8 @@ def differences_in_processes(
 
     Each process is started anew, sets up a simulator of the same kind with its default options and
     needs its memory, so ``workers`` times one simulator's; a process takes 64 records at a time.
-    Worth it from some hundred models on: a process needs a few seconds to start.
+    Worth it from some hundred models on: a process needs a few seconds to start. A script that
+    calls this needs the usual ``if __name__ == "__main__":``.
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}")

@@ -45,7 +45,8 @@ class _Relu(Slopes):
         self.leak = leak
 
     def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        slope = torch.where(z > 0, 1.0, self.leak).to(z.dtype)
+        # As tensors of z's own precision: a Python number would be rounded to float32 first.
+        slope = torch.where(z > 0, z.new_tensor(1.0), z.new_tensor(self.leak))
         return z * slope, slope
 
     def differences(self, z: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
