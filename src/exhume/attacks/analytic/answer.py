@@ -1,0 +1,113 @@
+"""From an unmixing to an answer: records, labels, and how far each can be trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.attacks.analytic.consistency import Consistency, Returned
+from exhume.attacks.analytic.factor import Factors
+from exhume.attacks.analytic.observed import Observed
+from exhume.attacks.base import nothing
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Reconstruction, Stat, Status
+
+_STRUCTURE = 100.0
+"""How far a singular value beyond the batch's size may rise above the noise before it tells."""
+
+
+def too_many(observed: Observed) -> str | None:
+    """Return why the layer can't tell this many records apart, or None."""
+    room = min(observed.weight.shape)
+    if observed.count == 1 or observed.count < room:
+        return None
+    return (
+        f"{observed.count} unknown records are too many: the first layer "
+        f"{observed.weight.shape} tells at most {room - 1} apart"
+    )
+
+
+def contradiction(
+    observed: Observed, factors: Factors, knowledge: Knowledge
+) -> Reconstruction | None:
+    """Return the answer to a gradient that can't be of so many records through this layer."""
+    if not np.any(observed.weight):
+        message = "the first layer's gradient is zero: nothing came back to it"
+        return nothing(knowledge, Status.NO_INFORMATION, message)
+    if factors.excess > _STRUCTURE:
+        message = (
+            f"the first layer's gradient has more directions than {observed.count} records make "
+            f"(singular value {observed.count + 1} is {factors.excess:.0f} times the noise)"
+        )
+        return nothing(knowledge, Status.WRONG_ASSUMPTION, message)
+    if factors.rank:
+        return None
+    message = "no direction of the first layer's gradient rises above its noise"
+    status = Status.NO_INFORMATION if observed.defended else Status.WRONG_ASSUMPTION
+    return nothing(knowledge, status, message)
+
+
+def answer(
+    observed: Observed,
+    against: Consistency,
+    unmixing: FloatArray,
+    proved: Array,
+    stats: dict[str, Stat],
+) -> Reconstruction:
+    """Return the records of an unmixing (rank, rank), the most trusted first.
+
+    The error estimate is how far the records move when they are solved for once more from what they
+    return themselves, and what the noise makes of them.
+    """
+    unmixing = against.normalised(unmixing)
+    returned = against.returned(unmixing)
+    samples, error = against.records(unmixing), _errors(against, unmixing, returned)
+    width = _width(samples, against.knowledge)
+    confidence = 1.0 / (1.0 + (error / (0.05 * width)) ** 2)
+    confidence = np.where(proved, confidence, 0.5 * confidence)
+    order = np.argsort(-confidence, kind="stable")
+    sure = bool(proved.all()) and bool((error < 0.05 * width).all())
+    missing = observed.count - len(samples)
+    classes = observed.step.classes
+    return Reconstruction(
+        samples[order],
+        Status.CONVERGED if sure and not missing else Status.APPROXIMATE,
+        labels=None if classes is None else np.asarray(classes)[returned.labels[order]],
+        confidence=confidence[order],
+        error_estimate=error[order],
+        message=_message(observed, len(samples), int(np.sum(proved)), float(np.median(error))),
+        stats={
+            "rank": len(samples),
+            "proved": int(np.sum(proved)),
+            "gap": against.factors.gap,
+            "noise": against.factors.noise,
+            "residual": float(np.median(returned.residual)),
+            **stats,
+        },
+    )
+
+
+def _errors(against: Consistency, unmixing: FloatArray, returned: Returned) -> FloatArray:
+    factors = against.factors
+    again = against.normalised(np.linalg.lstsq(returned.directions, factors.left, rcond=1e-12)[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = factors.inputs(again) - factors.inputs(unmixing)
+        change = np.sqrt(np.mean((moved / against.layer.scale) ** 2, axis=1))
+        blur = factors.noise * np.linalg.norm(unmixing, axis=1)
+    blur *= np.sqrt(np.mean(1.0 / against.layer.scale**2))
+    return np.asarray(np.nan_to_num(3.0 * (change + blur), nan=np.inf, posinf=np.inf))
+
+
+def _width(samples: FloatArray, knowledge: Knowledge) -> float:
+    if knowledge.value_range is not None:
+        return knowledge.value_range[1] - knowledge.value_range[0]
+    return max(float(np.std(samples)), 1e-300)
+
+
+def _message(observed: Observed, found: int, proved: int, error: float) -> str:
+    parts = [f"{proved} of {observed.count} records proved, median error estimate {error:.1e}"]
+    if found < observed.count:
+        parts.append(
+            f"the gradient has only {found} directions: records that return nothing, or copies"
+        )
+    return "; ".join(parts)

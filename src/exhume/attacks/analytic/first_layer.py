@@ -1,0 +1,109 @@
+"""Reading records straight off the first layer: neurons that one record alone has reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.attacks.analytic.observed import Observed, observe
+from exhume.attacks.base import Attack, nothing
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Reconstruction, Status
+from exhume.release import Release
+
+if TYPE_CHECKING:
+    from exhume.attacks.analytic.factor import Factors
+
+
+@dataclass(frozen=True)
+class FirstLayer(Attack):
+    """Divides the first layer's weight gradient by its bias gradient (Phong et al. 2018).
+
+    A neuron's row of ∂W is Σᵢ δᵢ xᵢ and its entry of ∂b is Σᵢ δᵢ. With one unknown record the ratio
+    is the record, exactly. In a batch it is so for neurons that a single record reached; two
+    neurons with the same ratio give each other away as such.
+    """
+
+    name: ClassVar[str] = "first-layer"
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        """Say why the first layer's gradient can't be read."""
+        observed = observe(release, knowledge)
+        return observed if isinstance(observed, str) else None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        from exhume.attacks.analytic.answer import contradiction
+        from exhume.attacks.analytic.factor import factorise
+
+        observed = observe(release, knowledge)
+        assert not isinstance(observed, str)
+        factors = factorise(observed.weight, observed.bias, observed.count)
+        refuted = contradiction(observed, factors, knowledge)
+        if refuted is not None:
+            return refuted
+        rows: FloatArray
+        votes: Array
+        if observed.count == 1:
+            rows, votes = np.ones((1, 1)), np.array([observed.layer.width])
+        else:
+            rows, votes = lone_rows(factors, observed.count)
+        if not len(rows):
+            message = f"no neuron was reached by one record alone, among {observed.count}"
+            return nothing(knowledge, Status.NO_INFORMATION, message)
+        return _answer(observed, factors, knowledge, rows, votes)
+
+
+def lone_rows(factors: Factors, count: int) -> tuple[FloatArray, Array]:
+    """Return rows of Q (k ≤ count, rank) that several neurons agree on, and how many do (k,)."""
+    length = np.linalg.norm(factors.left, axis=1)
+    blur = factors.noise * np.linalg.norm(1.0 / factors.singular)
+    alive = length > max(100.0 * blur, 1e-12)
+    rows = factors.left[alive] / length[alive, None]
+    typical = float(np.median(length[alive])) if alive.any() else 1.0
+    slack = max(float(10.0 * blur / typical), 1e-8)
+    found: list[FloatArray] = []
+    votes: list[int] = []
+    free = np.ones(len(rows), dtype=bool)
+    aligned = np.abs(rows @ rows.T) > 1.0 - min(slack**2, 1e-3)
+    for i in np.argsort(-aligned.sum(axis=1), kind="stable"):
+        group = aligned[i] & free
+        if free[i] and group.sum() >= 2:
+            found.append(rows[i])
+            votes.append(int(group.sum()))
+        free &= ~aligned[i]
+    return np.array(found[:count]).reshape(-1, factors.rank), np.array(votes[:count])
+
+
+def _answer(
+    observed: Observed, factors: Factors, knowledge: Knowledge, rows: FloatArray, votes: Array
+) -> Reconstruction:
+    from exhume.attacks.analytic.labels import single_label
+
+    inputs = factors.inputs(rows)
+    fits = np.isfinite(inputs).all(axis=1)
+    if not fits.any():
+        message = "the first layer's bias gradient is zero where its weight gradient is not"
+        return nothing(knowledge, Status.WRONG_ASSUMPTION, message)
+    rows, votes, inputs = rows[fits], votes[fits], inputs[fits]
+    samples = observed.layer.records(inputs).reshape(-1, *knowledge.record_shape)
+    unmixing = rows / (rows @ factors.scale)[:, None]
+    blur = 3.0 * factors.noise * np.linalg.norm(unmixing, axis=1)
+    error = blur * np.sqrt(np.mean(1.0 / observed.layer.scale**2))
+    confidence = (1.0 - 0.5**votes) / (1.0 + error)
+    order = np.argsort(-confidence, kind="stable")
+    whole = len(samples) == observed.count
+    label = single_label(observed) if observed.count == 1 else None
+    return Reconstruction(
+        samples[order],
+        Status.CONVERGED if whole else Status.APPROXIMATE,
+        labels=None if label is None else np.array([label]),
+        confidence=confidence[order],
+        error_estimate=error[order],
+        message=f"{len(samples)} of {observed.count} records reached a neuron alone",
+        stats={"rank": factors.rank, "gap": factors.gap, "noise": factors.noise},
+    )

@@ -1,0 +1,172 @@
+"""Exact separation of what came back through a ReLU: directions with many zeros.
+
+∂W = Δ X with Δ = left · Q⁻¹. A neuron that a record leaves below zero gets nothing back from it, so
+a column of Δ is zero in about half of the neurons, and no other direction in its span is so
+(Dimitrov et al. 2024). A guess at a record says which neurons: the column is the direction with the
+smallest values there, and its zeros certify it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.attacks.analytic.factor import Factors
+
+_SPLIT = 8
+"""The most columns that a search tells apart in what a guess mixed up."""
+_ESSENTIAL = 0.999
+"""Leverage of a neuron that is zero only because the direction was bent to make it so."""
+
+
+@dataclass(frozen=True, eq=False)
+class Neurons:
+    """The first layer's neurons as rows of unit length (width, rank); dead ones are left out.
+
+    ``blur`` (width,) is how much noise a unit of ‖q / singular‖ brings into a row times q.
+    """
+
+    rows: FloatArray
+    alive: Array
+    blur: FloatArray
+    singular: FloatArray
+
+    @property
+    def rank(self) -> int:
+        """How many columns there are to find."""
+        return int(self.rows.shape[1])
+
+    def returned(self, column: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return |rows · q| over its deviation across neurons, and what counts there as zero."""
+        values = np.abs(self.rows @ column)
+        size = max(float(np.sqrt(np.mean(values**2))), 1e-300)
+        blur = 8.0 * self.blur * np.linalg.norm(column / self.singular)
+        return values / size, np.maximum(blur / size, 1e-9)
+
+
+def neurons(factors: Factors) -> Neurons:
+    """Return the neurons that any record reached."""
+    length = np.linalg.norm(factors.left, axis=1)
+    blur = factors.noise * np.linalg.norm(1.0 / factors.singular)
+    alive = length > max(30.0 * blur, 1e-12)
+    rows = factors.left[alive] / length[alive, None]
+    return Neurons(rows, alive, factors.noise / length[alive], factors.singular)
+
+
+def believed_inactive(preactivations: FloatArray, rank: int) -> Array:
+    """Return which neurons (width,) a guess at a record puts furthest below zero.
+
+    The nearest to zero are the likeliest to be wrong, but ``rank`` unknowns need as many neurons.
+    """
+    below = np.flatnonzero(preactivations < 0)
+    wanted = min(len(below), int(max(0.6 * len(below), 1.6 * rank)))
+    inactive = np.zeros(len(preactivations), dtype=bool)
+    inactive[below[np.argsort(preactivations[below], kind="stable")[:wanted]]] = True
+    return inactive
+
+
+def sharpened(found: Neurons, inactive: Array, *, iterations: int = 25) -> FloatArray:
+    """Return the direction q (rank,) that is smallest on the neurons believed ``inactive``.
+
+    Reweighted least squares with a shrinking threshold: neurons wrongly believed to be inactive
+    stand out more and more, and lose their say.
+    """
+    rows = found.rows[inactive]
+    weight: FloatArray = np.ones(len(rows))
+    level = np.inf
+    column: FloatArray = np.zeros(found.rank)
+    for _ in range(iterations):
+        column = np.linalg.eigh((rows * weight[:, None]).T @ rows)[1][:, 0]
+        values, floor = found.returned(column)
+        values = values[inactive]
+        floor_level = float(np.median(floor))
+        level = max(min(0.7 * level, float(np.median(values))), floor_level)
+        weight = 1.0 / (values**2 + level**2)
+        if level <= floor_level:
+            break
+    return np.asarray(column)
+
+
+def columns(found: Neurons, column: FloatArray, rng: np.random.Generator) -> list[FloatArray]:
+    """Return the columns of Δ that a sharpened direction proves: mostly one, or none.
+
+    Where the direction mixes a few columns, its zeros are those they share: then the mixture is
+    taken apart by a search within it.
+    """
+    space = settled(found, column)
+    if space.shape[1] == 1:
+        return [space[:, 0]]
+    if not 1 < space.shape[1] <= min(_SPLIT, found.rank - 1):
+        return []
+    parts = sparse_directions(found, space, rng)
+    proved = [settled(found, part) for part in parts]
+    return [one[:, 0] for one in proved if one.shape[1] == 1]
+
+
+def settled(found: Neurons, column: FloatArray) -> FloatArray:
+    """Return a basis (rank, p) of every direction that is zero where ``column`` surely is.
+
+    Any direction can be bent to be zero at rank − 1 neurons; such zeros have leverage 1 among the
+    zeros, for nothing else holds them. They are struck out. What is left proves the column where
+    p = 1, or a mixture of p columns.
+    """
+    values, floor = found.returned(column)
+    zeros = np.flatnonzero((values < floor) & (floor < 0.05))
+    while len(zeros):
+        left, singular, right = np.linalg.svd(found.rows[zeros], full_matrices=True)
+        level = max(1e-7 * singular[0], 2.0 * float(np.median(floor[zeros])) / np.sqrt(found.rank))
+        rank = int(np.sum(singular > level))
+        leverage = np.sum(left[:, :rank] ** 2, axis=1)
+        if leverage.max(initial=0.0) <= _ESSENTIAL:
+            return np.asarray(right[rank:].T)
+        zeros = zeros[leverage <= _ESSENTIAL]
+    return np.eye(found.rank)
+
+
+def sparse_directions(
+    found: Neurons, space: FloatArray, rng: np.random.Generator, *, trials: int = 2000
+) -> list[FloatArray]:
+    """Search ``space`` (rank, p) for directions with more zeros than chance gives.
+
+    p − 1 neurons are drawn, and the direction in which all are zero is tried: it is a column of Δ
+    whenever a record left all of them inactive (Dimitrov et al. 2024, section 4).
+    """
+    inside = found.rows @ space
+    length = np.linalg.norm(inside, axis=1)
+    usable = np.flatnonzero(length > 1e-3)
+    p = space.shape[1]
+    if len(usable) < p:
+        return []
+    rows = inside[usable] / length[usable, None]
+    best: list[tuple[int, FloatArray]] = []
+    for start in range(0, trials, 256):
+        for direction, count in _drawn(found, space, rows, rng, min(256, trials - start)):
+            _keep(best, direction, count)
+        if len(best) >= p:
+            break
+    return [direction for _, direction in sorted(best, key=lambda one: -one[0])[:p]]
+
+
+def _drawn(
+    found: Neurons, space: FloatArray, rows: FloatArray, rng: np.random.Generator, trials: int
+) -> list[tuple[FloatArray, int]]:
+    """Return directions that are zero at drawn neurons, and at clearly more than those."""
+    p = rows.shape[1]
+    chosen = rng.integers(len(rows), size=(trials, p - 1))
+    directions = np.linalg.svd(rows[chosen], full_matrices=True)[2][:, -1]
+    level = 50.0 * float(np.median(found.blur)) * np.linalg.norm(1.0 / found.singular)
+    near = np.abs(directions @ rows.T) < max(min(level, 1e-2), 1e-7)
+    counts = near.sum(axis=1)
+    enough = np.flatnonzero(counts >= p - 1 + max(3, len(rows) // 50))
+    return [(space @ directions[i], int(counts[i])) for i in enough]
+
+
+def _keep(best: list[tuple[int, FloatArray]], direction: FloatArray, count: int) -> None:
+    for i, (other_count, other) in enumerate(best):
+        if abs(float(other @ direction)) > 0.9999:
+            if count > other_count:
+                best[i] = (count, direction)
+            return
+    best.append((count, direction))

@@ -1,0 +1,117 @@
+"""From mixed records to single ones: guess, prove what can be proved, guess the rest again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exhume.arrays import Array, FloatArray
+from exhume.attacks.analytic import kinks
+from exhume.attacks.analytic.consistency import Consistency
+from exhume.attacks.analytic.factor import Factors
+from exhume.attacks.analytic.unmixing import Contrast, unmix
+
+_CONTRASTS: tuple[Contrast, ...] = ("logcosh", "logcosh", "exp", "cube")
+_CONSISTENT = 0.02
+"""A column of Δ this close to what its record would return is taken as found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Separation:
+    """An unmixing Q (rank, rank), which of its rows are proved, and the rounds it took."""
+
+    unmixing: FloatArray
+    proved: Array
+    rounds: int
+
+
+def separate(
+    against: Consistency, shape: tuple[int, ...], rng: np.random.Generator, *, rounds: int
+) -> Separation:
+    """Unmix records of ``shape`` behind ``against.factors``, at most ``rounds`` times over.
+
+    Proved columns of Δ confine the other records to a smaller space (a row of Q is orthogonal to
+    every other record's column), in which the next guess is easier.
+    """
+    if against.layer.rectified:
+        return _by_zeros(against, shape, rng, rounds)
+    return _by_consistency(against, shape, rng, rounds)
+
+
+def _by_zeros(
+    against: Consistency, shape: tuple[int, ...], rng: np.random.Generator, rounds: int
+) -> Separation:
+    """Prove columns by their zeros behind a ReLU."""
+    factors = against.factors
+    columns: FloatArray = np.zeros((factors.rank, 0))
+    taken = 0
+    for taken in range(1, rounds + 1):
+        guess = _guess(factors, columns, shape, rng, _CONTRASTS[(taken - 1) % len(_CONTRASTS)])
+        before, columns = columns.shape[1], _with_proved(against, columns, guess, rng)
+        if columns.shape[1] >= factors.rank or (taken > 3 and columns.shape[1] == before == 0):
+            break
+    count = columns.shape[1]
+    if count < factors.rank:
+        guess = _guess(factors, columns, shape, rng, "logcosh")
+        columns = np.concatenate([columns, np.linalg.pinv(guess)], axis=1)
+    return Separation(np.linalg.pinv(columns), np.arange(factors.rank) < count, taken)
+
+
+def _by_consistency(
+    against: Consistency, shape: tuple[int, ...], rng: np.random.Generator, rounds: int
+) -> Separation:
+    """Bring guesses to their fixed point; guess again what stays far from it."""
+    factors = against.factors
+    columns: FloatArray = np.zeros((factors.rank, 0))
+    best: FloatArray = np.eye(factors.rank)
+    residual: FloatArray = np.ones(factors.rank)
+    taken = 0
+    for taken in range(1, rounds + 1):
+        guess = _guess(factors, columns, shape, rng, _CONTRASTS[(taken - 1) % len(_CONTRASTS)])
+        start = np.linalg.pinv(np.concatenate([columns, np.linalg.pinv(guess)], axis=1))
+        unmixing, returned = against.solved(start)
+        better = returned.residual.mean() < 0.9 * residual.mean()
+        if better:
+            best, residual = unmixing, returned.residual
+        if not better or (residual < _CONSISTENT).all():
+            break
+        found = np.linalg.pinv(best)
+        columns = (found / np.linalg.norm(found, axis=0))[:, residual < 5.0 * _CONSISTENT]
+        if columns.shape[1] == factors.rank:
+            break
+    return Separation(best, residual < _CONSISTENT, taken)
+
+
+def _guess(
+    factors: Factors,
+    columns: FloatArray,
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
+    contrast: Contrast,
+) -> FloatArray:
+    """Return rows of Q for the records whose columns are not proved yet."""
+    known = columns.shape[1]
+    rest = np.linalg.qr(columns, mode="complete")[0][:, known:]
+    if not known:
+        rest = np.eye(factors.rank)
+    return np.asarray(unmix(rest.T @ factors.right, shape, rng, contrast=contrast) @ rest.T)
+
+
+def _with_proved(
+    against: Consistency, columns: FloatArray, guess: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Add the columns that the zeros behind a ReLU prove."""
+    factors, backward = against.factors, against.backward
+    found = kinks.neurons(factors)
+    inputs = np.nan_to_num(factors.inputs(guess), posinf=1e6, neginf=-1e6)
+    before = (inputs @ backward.weight.T + backward.bias)[:, found.alive]
+    kept = list(columns.T)
+    for one in before:
+        inactive = kinks.believed_inactive(one, factors.rank)
+        if inactive.sum() < factors.rank:
+            continue
+        for column in kinks.columns(found, kinks.sharpened(found, inactive), rng):
+            if all(abs(float(column @ other)) < 1.0 - 1e-6 for other in kept):
+                kept.append(column)
+    return np.array(kept[: factors.rank]).reshape(-1, factors.rank).T
