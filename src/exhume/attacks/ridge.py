@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import Attack, nothing
-from exhume.attacks.reconstructor.conditioning import Conditioner, conditioner
+from exhume.attacks.reconstructor.informed import informed
 from exhume.attacks.reconstructor.reading import Learned, learned
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
 from exhume.release import Release
 from exhume.shadows import order_for
-
-_FAR = 30.0
-"""A difference this many times larger than any shadow's comes from some other training."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +60,11 @@ class Ridge(Attack):
         x, scores, squared = taught.read(difference, label)
         known = knowledge.known_attributes
         if known is not None:
-            x, squared = _conditioner(taught, known.mask.tobytes())(x, squared, known)
-        strange = _far_off(taught, difference)
+            reading = informed(taught, known.mask.tobytes(), knowledge.value_range)
+            x, squared = reading.read(difference, label, known)
+        strange = taught.shadows.far_off(difference)
         label = taught.named(scores) if label is None else np.asarray(label[:1])
         return _answer(taught, x.reshape(1, *knowledge.record_shape), label, squared, strange)
-
-
-@lru_cache(maxsize=2)
-def _conditioner(taught: Learned, mask: bytes) -> Conditioner:
-    """Fit once for every target of which the same is known."""
-    truth = taught.shadows.targets.x.reshape(len(taught.shadows), -1)
-    residuals = truth - taught.reading.regression.left_out[:, : taught.size]
-    return conditioner(residuals, np.frombuffer(mask, dtype=bool))
-
-
-def _far_off(taught: Learned, difference: FloatArray) -> bool:
-    largest = float(np.abs(taught.shadows.differences).max())
-    return float(np.abs(difference).max()) > _FAR * largest
 
 
 def _answer(

@@ -11,6 +11,7 @@ from rich.console import Console
 import exhume
 from exhume.cli.audit import audit
 from exhume.cli.bound import app as bound
+from exhume.cli.cache import cache
 from exhume.cli.data import data
 from exhume.cli.gate import gate
 from exhume.cli.listing import list_all
@@ -49,6 +50,7 @@ app.command()(gate)
 app.add_typer(bound, name="bound")
 app.command("list")(list_all)
 app.command()(data)
+app.command()(cache)
 
 
 def main() -> None:

@@ -191,6 +191,8 @@ def _layout(mechanism: Mechanism, release: Release, layers: tuple[str, ...] | No
 
 def _too_few(targets: Records, left_out: int) -> str | None:
     if len(targets) >= FEWEST:
+        if (targets.x == targets.x[0]).all():
+            return "the shadow targets are all the same record: there is nothing to learn from them"
         return None
     also = f" ({left_out} more are in the fixed set too, and don't count)" if left_out else ""
     return f"needs at least {FEWEST} shadow targets, got {len(targets)}{also}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from exhume.shadows.order import FEWEST, Order
 
 CHUNK = 64
 """Shadow models are trained, kept and shared between processes this many at a time."""
+_FAR = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,18 @@ class ShadowSet:
         """Return a release's own difference to the base (P,), float64."""
         layout = self.order.layout
         return np.asarray(layout.vector(release)[layout.columns()] - self.base)
+
+    @cached_property
+    def _longest(self) -> float:
+        rows = np.einsum("kp,kp->k", self.differences, self.differences, dtype=np.float64)
+        return float(np.sqrt(rows.max()))
+
+    def far_off(self, difference: FloatArray) -> bool:
+        """Tell whether a difference is much longer than any shadow's: another training made it."""
+        size = float(np.abs(difference).max(initial=0.0))
+        if size <= _FAR * self._longest:
+            size = float(np.linalg.norm(difference))
+        return size > _FAR * self._longest
 
     def note(self) -> str:
         """Say what a reader of results should know about these shadow models."""

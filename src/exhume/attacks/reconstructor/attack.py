@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from exhume.attacks.reconstructor.phi import Phi
 
 Range = tuple[float, float]
-_FAR = 30.0
 _MANY = 1000
 """From this many shadow models on, the paper's widths pay."""
 
@@ -102,8 +101,7 @@ class Reconstructor(Attack):
         known = knowledge.known_attributes
         if known is not None:
             x, squared = _conditioner(taught, known.mask.tobytes())(x, squared, known)
-        largest = float(np.abs(taught.shadows.differences).max())
-        strange = float(np.abs(difference).max()) > _FAR * largest
+        strange = taught.shadows.far_off(difference)
         return _answer(taught, x.reshape(1, *knowledge.record_shape), knowledge, squared, strange)
 
 

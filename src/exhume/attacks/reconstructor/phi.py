@@ -13,6 +13,8 @@ from exhume.models.reconstructors import ReconstructorNetwork
 
 _CLIP = 100.0
 """Standardised inputs beyond this come from no training like the shadow models'."""
+_FLOOR = 1e-3
+"""The least deviation of a coordinate that counts, in units of all coordinates' own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +94,9 @@ def standardised(differences: Array, inputs: int) -> Standard:
     """
     mean = differences.mean(axis=0, dtype=np.float64)
     deviation = differences.std(axis=0, dtype=np.float64)
-    # A parameter that no record moves says nothing.
-    scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+    # A parameter that records hardly move holds rounding errors, which must not be blown up.
+    floor = _FLOOR * float(np.sqrt(np.square(deviation).mean()))
+    scale = 1.0 / np.maximum(np.hypot(deviation, floor), 1e-300)
     plain = Standard(mean, scale, None)
     if inputs >= differences.shape[1]:
         return plain

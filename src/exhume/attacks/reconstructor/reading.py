@@ -37,12 +37,23 @@ class Reading:
     regression: KernelRidge
 
     def row(
-        self, compared: Directions, difference: FloatArray, same: Flags
+        self,
+        compared: Directions,
+        difference: FloatArray,
+        same: Flags,
+        *,
+        more: tuple[FloatArray, float] | None = None,
     ) -> tuple[FloatArray, float]:
-        """Return the kernel of a difference with every shadow model (k,), and with itself."""
+        """Return the kernel of a difference with every shadow model (k,), and with itself.
+
+        ``same`` tells which have the target's label; ``more`` is a kernel to add, on what else is
+        known.
+        """
         row = self.kernel.of(*compared.cosines(difference))
         one = np.ones(1)
         own = float(self.kernel.of(one, one, one)[0])
+        if more is not None:
+            row, own = row + more[0], own + more[1]
         if self.by_label:
             row, own = row * (_OTHER_LABEL + same), own * (_OTHER_LABEL + 1.0)
         return row, own
@@ -61,7 +72,7 @@ class Learned:
     directions: Directions
     reading: Reading
     labeller: Reading | None
-    accuracy: float
+    misread: Flags
     evidence: Evidence
     line: tuple[float, float]
 
@@ -69,6 +80,11 @@ class Learned:
     def size(self) -> int:
         """How many entries a record has."""
         return int(np.prod(self.shadows.targets.record_shape))
+
+    @property
+    def accuracy(self) -> float:
+        """The share of shadow targets whose label is read right when left out."""
+        return 1.0 - float(self.misread.mean())
 
     def label(self, difference: FloatArray) -> Array | None:
         """Return the most likely label (1,) by the labeller, or None where there is none."""
@@ -82,12 +98,15 @@ class Learned:
         self, difference: FloatArray, label: Array | None
     ) -> tuple[FloatArray, FloatArray, float]:
         """Return the record (d,), its label's scores, and the expected squared error."""
-        labels = self.shadows.targets.labels
-        same = np.zeros(len(labels), dtype=bool) if label is None else labels == label[0]
-        row, own = self.reading.row(self.directions, difference, same)
+        row, own = self.reading.row(self.directions, difference, self.same(label))
         found = self.reading.regression.predict(row)
         squared = self.line[0] + self.line[1] * self.reading.regression.spread_at(row, own)
         return found[: self.size], found[self.size :], squared
+
+    def same(self, label: Array | None) -> Flags:
+        """Tell which shadow targets have a label."""
+        labels = self.shadows.targets.labels
+        return np.asarray(np.zeros(len(labels)) if label is None else labels == label[0], bool)
 
     def named(self, scores: FloatArray) -> Array:
         """Return the label (1,) that scores stand for."""
@@ -114,11 +133,15 @@ def learned(order: Order, label_known: bool, value_range: Range | None) -> Learn
     errors = board.errors(reading, value_range)
     blind = board.blind(value_range)
     if labeller is not None:
-        errors = np.where(wrong, np.maximum(errors, _MISREAD * blind), errors)
+        errors = with_misread(errors, blind, wrong)
     evidence = Evidence(errors, blind, spacing(shadows.targets, order.fixed_set))
-    line = _line(reading.regression.spread, errors)
-    accuracy = 1.0 - float(wrong.mean())
-    return Learned(shadows, board.directions, reading, labeller, accuracy, evidence, line)
+    line = trusted_line(reading.regression.spread, errors)
+    return Learned(shadows, board.directions, reading, labeller, wrong, evidence, line)
+
+
+def with_misread(errors: FloatArray, blind: FloatArray, wrong: Flags) -> FloatArray:
+    """Return errors (k,) as they are when the label of the ``wrong`` ones is not known either."""
+    return np.where(wrong, np.maximum(errors, _MISREAD * blind), errors)
 
 
 @dataclass(frozen=True)
@@ -152,20 +175,19 @@ class _Board:
         """Fit the first ``count`` shadow models."""
         table = kernel.of(*self.directions.table(count))
         if by_label:
-            labels = self.labels[:count]
-            table = table * (_OTHER_LABEL + (labels[:, None] == labels[None]))
+            table = by_labels(table, self.labels[:count])
         found = fit(table, self.responses[:count], judged=self.x.shape[1])
         return Reading(kernel, by_label, found)
 
     def errors(self, reading: Reading, value_range: Range | None) -> FloatArray:
         """Return each shadow target's squared error when left out."""
         left_out = reading.regression.left_out[:, : self.x.shape[1]]
-        return _squared(left_out, self.x[: len(left_out)], value_range)
+        return squared_errors(left_out, self.x[: len(left_out)], value_range)
 
     def blind(self, value_range: Range | None) -> FloatArray:
         """Return each shadow target's squared error by the mean of the others."""
         others = (self.x.sum(axis=0) - self.x) / (len(self.x) - 1)
-        return _squared(others, self.x, value_range)
+        return squared_errors(others, self.x, value_range)
 
     def misread(self, reading: Reading) -> Flags:
         """Tell whose label comes out wrong when left out; no response of a regression does."""
@@ -196,12 +218,18 @@ def _choice(board: _Board, count: int, label_known: bool, value_range: Range | N
     return _Choice(best, False, labeller)
 
 
-def _squared(found: FloatArray, truth: FloatArray, value_range: Range | None) -> FloatArray:
+def by_labels(table: FloatArray, labels: Array) -> FloatArray:
+    """Return a kernel (k, k) in which records of one label count for one another."""
+    return np.asarray(table * (_OTHER_LABEL + (labels[:, None] == labels[None])))
+
+
+def squared_errors(found: FloatArray, truth: FloatArray, value_range: Range | None) -> FloatArray:
+    """Return each record's mean squared error (k,), after clipping to the range."""
     clipped = found if value_range is None else np.clip(found, *value_range)
     return np.asarray(np.square(clipped - truth).mean(axis=1))
 
 
-def _line(spread: FloatArray, errors: FloatArray) -> tuple[float, float]:
+def trusted_line(spread: FloatArray, errors: FloatArray) -> tuple[float, float]:
     """Return (a, b) ≥ 0 of errors ≈ a + b·spread: what a posterior variance is worth."""
     moved = spread - spread.mean()
     slope = float(moved @ errors) / max(float(moved @ moved), 1e-300)

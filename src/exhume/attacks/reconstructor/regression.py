@@ -56,12 +56,11 @@ def fit(kernel: FloatArray, responses: FloatArray, *, judged: int) -> KernelRidg
     count = len(kernel)
     means = kernel.mean(axis=0)
     centred = kernel - means[None] - means[:, None] + means.mean()
-    values, vectors = np.linalg.eigh(centred)
-    values = np.maximum(values, 0.0)
-    # The constant belongs to the mean, which is not penalised.
-    constant = int(np.argmax(np.abs(vectors.sum(axis=0))))
-    free = np.ones(count)
-    free[constant] = 0.0
+    # The constant belongs to the mean, which is not penalised: set apart as the largest direction.
+    apart = 2.0 * float(np.trace(centred)) + 1.0
+    values, vectors = np.linalg.eigh(centred + apart / count)
+    values = np.append(np.maximum(values[:-1], 0.0), 0.0)
+    free = np.append(np.ones(count - 1), 0.0)
     mean = responses.mean(axis=0)
     rotated = vectors.T @ (responses - mean)
     penalty = _penalty(values, free, np.square(rotated[:, :judged]).sum(axis=1))
