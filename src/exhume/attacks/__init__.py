@@ -1,19 +1,28 @@
 """Attacks: one file (or folder) a method."""
 
+from exhume.attacks.analytic import Cocktail, FirstLayer, Imprint, Sparsity
 from exhume.attacks.base import Attack
 from exhume.attacks.baseline import Oblivious
 from exhume.attacks.conditional import ConditionalGuess
+from exhume.attacks.features import Features
 from exhume.attacks.glm import GLM
 from exhume.attacks.reconstructor import Reconstructor
 from exhume.attacks.ridge import Ridge
 from exhume.attacks.scaler import ScalerMoments
+from exhume.attacks.trajectory import TrajectoryInversion
 
 __all__ = [
     "GLM",
     "Attack",
+    "Cocktail",
     "ConditionalGuess",
+    "Features",
+    "FirstLayer",
+    "Imprint",
     "Oblivious",
     "Reconstructor",
     "Ridge",
     "ScalerMoments",
+    "Sparsity",
+    "TrajectoryInversion",
 ]

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exhume.attacks import (
-    GLM,
-    Attack,
-    ConditionalGuess,
-    Oblivious,
-    Reconstructor,
-    Ridge,
-    ScalerMoments,
-)
+from exhume import attacks
+from exhume.attacks import Attack
 from exhume.errors import InputError
 
 
 def known_attacks() -> tuple[Attack, ...]:
     """Return every attack with its default settings, baselines last."""
     return (
-        GLM(),
-        ScalerMoments(),
-        Ridge(),
-        Reconstructor(),
-        Oblivious(),
-        ConditionalGuess(),
+        attacks.GLM(),
+        attacks.ScalerMoments(),
+        attacks.TrajectoryInversion(),
+        attacks.Ridge(),
+        attacks.Reconstructor(),
+        attacks.FirstLayer(),
+        attacks.Sparsity(),
+        attacks.Cocktail(),
+        attacks.Imprint(),
+        attacks.Features(),
+        attacks.Oblivious(),
+        attacks.ConditionalGuess(),
     )
 
 
