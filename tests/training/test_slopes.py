@@ -57,6 +57,12 @@ class TestSlopes:
         expected = float(exact_slope(mpmath.mpf(z)))
         assert float(slope[0]) == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
+    @pytest.mark.parametrize("z", [-3.0, -0.4, 0.3, 2.0])
+    def test_bend_is_the_slopes_derivative(self, activation, z):
+        bend = float(SLOPES[activation].bend(torch.tensor([z], dtype=torch.float64))[0])
+        expected = float(mpmath.diff(EXACT[activation][1], mpmath.mpf(z)))
+        assert bend == pytest.approx(expected, rel=1e-10, abs=1e-14)
+
     @settings(deadline=None, max_examples=100)
     @given(z=POINTS, size=MOVES, sign=st.sampled_from([-1.0, 1.0]))
     def test_differences_are_precise_relative_to_the_move(self, activation, z, size, sign):

@@ -26,6 +26,10 @@ class Slopes(ABC):
     def differences(self, z: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
         """Return φ(z + d) − φ(z), φ′(z + d) − φ′(z)."""
 
+    @abstractmethod
+    def bend(self, z: Tensor) -> Tensor:
+        """Return φ″(z), 0 at a kink."""
+
 
 class _Elu(Slopes):
     def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,6 +42,9 @@ class _Elu(Slopes):
         inside = torch.minimum(d, -z).add_(z.clamp_min(0.0))
         slope = torch.expm1(inside).mul_(torch.exp(z.clamp_max(0.0)))
         return torch.sub(d, inside, out=inside).add_(slope), slope
+
+    def bend(self, z: Tensor) -> Tensor:
+        return torch.exp(z.clamp_max(0.0)) * (z < 0)
 
 
 class _Relu(Slopes):
@@ -54,6 +61,9 @@ class _Relu(Slopes):
         # Across the kink: leak·z⁻ on one side, z⁺ on the other.
         return d * after + z * (after - before), after - before
 
+    def bend(self, z: Tensor) -> Tensor:
+        return torch.zeros_like(z)
+
 
 class _Tanh(Slopes):
     def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,6 +76,10 @@ class _Tanh(Slopes):
         change = step * (1.0 - before * before) / (1.0 + before * step)
         return change, -change * (2.0 * before + change)
 
+    def bend(self, z: Tensor) -> Tensor:
+        value, slope = self.at(z)
+        return -2.0 * value * slope
+
 
 class _Sigmoid(Slopes):
     def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,6 +91,10 @@ class _Sigmoid(Slopes):
         grown = torch.expm1(d.clamp(-60.0, 60.0))
         change = before * (1.0 - before) * grown / (1.0 + before * grown)
         return change, change * (1.0 - 2.0 * before - change)
+
+    def bend(self, z: Tensor) -> Tensor:
+        value, slope = self.at(z)
+        return slope * (1.0 - 2.0 * value)
 
 
 _LARGE = 20.0
