@@ -16,13 +16,15 @@ from exhume.attacks.trajectory.unrolled import Path, Unrolled
 class Budget:
     """How long to try.
 
-    At most ``iterations`` Jacobians, each by ``directions`` pairs of products; ``corrections`` more
-    steps with the same Jacobian. Ends at a relative residual of ``tolerance``, or after
+    At most ``iterations`` Jacobians, each by ``directions`` pairs of products (``far_directions``
+    while the relative residual is above ``near``); ``corrections`` more steps with the same one. Ends at a relative residual of ``tolerance``, or after
     ``patience`` iterations in a row that bring less than a tenth of the residual off.
     """
 
     iterations: int = 20
     directions: int = 24
+    far_directions: int = 12
+    near: float = 0.25
     corrections: int = 4
     tolerance: float = 5e-5
     patience: int = 3
@@ -135,37 +137,29 @@ class _Trial:
     damping: float
 
 
-def gauss_newton(
-    problem: Problem, start: Tensor, budget: Budget, verbose: bool = False
-) -> Solution:
+def gauss_newton(problem: Problem, start: Tensor, budget: Budget) -> Solution:
     """Solve from ``start`` (R,); the answer is the best record met, whether it solves or not."""
     record = problem.inside(start)
     residual = problem.residual(record)
-    best = Solution(record, residual, problem.relative(residual), (problem.relative(residual),))
-    here, slow, damping = best, 0, 0.1
-    for it in range(budget.iterations):
+    relative = problem.relative(residual)
+    best = here = Solution(record, residual, relative, (relative,))
+    slow, damping = 0, 0.1
+    for _ in range(budget.iterations):
         if best.relative <= budget.tolerance or slow >= budget.patience:
             break
         path = problem.path(here.record)
         moving = problem.moving(path, here.record, here.residual)
-        triplets = bidiagonalise(path, here.residual, moving, steps=budget.directions)
-        if triplets is None:
-            break
-        level = Level.of(triplets)
-        trial = _descend(problem, level, here, damping)
-        if trial is None:
-            if verbose:
-                print("   no descent")
-            break
+        directions = budget.directions if here.relative < budget.near else budget.far_directions
+        triplets = bidiagonalise(path, here.residual, moving, steps=directions)
+        trial = None
+        if triplets is not None:
+            trial = _descend(problem, Level.of(triplets), here, damping)
+        if triplets is None or trial is None:
+            return replace(best, history=(*here.history, here.relative))
         damping = trial.damping
-        trial = _correct(problem, level, trial, budget.corrections)
+        trial = _correct(problem, Level.of(triplets), trial, budget.corrections)
         here = _arrive(problem, trial, here, triplets)
         slow = slow + 1 if here.relative > 0.9 * best.relative else 0
-        if verbose:
-            q = here.record[-10:]
-            print(
-                f"   it {it} mu {damping:g} lev {level.at(here.residual):.2e} rel {here.relative:.2e} s {float(triplets.values[0]):.2g}..{float(triplets.values[-1]):.2g} label {int(q.argmax())} {float(q.max()):.2f}"
-            )
         best = here if here.relative < best.relative else replace(best, history=here.history)
     return best
 
@@ -173,20 +167,19 @@ def gauss_newton(
 def _descend(problem: Problem, level: Level, here: Solution, damping: float) -> _Trial | None:
     """Walk the ladder of dampings, a factor 10 apart, from the last good one to the best."""
     start = level.at(here.residual)
-    tried = {0: _try(problem, level, here, damping)}
-    for direction in (-1, 1):
-        at = 0
-        while abs(at) < 4:
-            if at + direction not in tried:
-                tried[at + direction] = _try(
-                    problem, level, here, damping * 10.0 ** (at + direction)
-                )
-            if tried[at + direction].level >= tried[at].level and math.isfinite(tried[at].level):
+    best = _try(problem, level, here, damping)
+    for factor in (0.1, 10.0):
+        moved = False
+        while 1e-6 < best.damping < 1e3:
+            trial = _try(problem, level, here, best.damping * factor)
+            if trial.level >= best.level and math.isfinite(best.level):
                 break
-            at += direction
-        if direction == -1 and at < -1:
+            best, moved = trial, True
+        if moved:
             break
-    best = min(tried.values(), key=lambda trial: trial.level)
+    while best.level >= start and best.damping < 1e8:
+        # Nothing helped yet: steps so short that only the stiffest directions still move.
+        best = _try(problem, level, here, 100.0 * best.damping)
     return best if best.level < start else None
 
 
