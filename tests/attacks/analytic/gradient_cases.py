@@ -16,7 +16,7 @@ from exhume.release import Gradient
 from exhume.training import SGD
 from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
 
-IMAGES = load("fashion-mnist-small")
+IMAGES = load("fashion-mnist-small").train
 CLASSES = tuple(range(10))
 DECIBELS = PSNR(value_range=(0.0, 1.0))
 

@@ -12,7 +12,7 @@ from exhume.attacks.analytic.layer import Backward
 from exhume.attacks.analytic.observed import Observed
 from exhume.models.imprint import Imprinted
 
-_FIT = 1e-3
+_FIT = 1e-4
 """How exactly a lone record's returned signal must be what the network returns for it."""
 
 _SAMPLE = 600
@@ -96,10 +96,13 @@ class Bins:
         self._directions = backward.weight.reshape(*groups, -1)[:, 0]
         self._thresholds = -backward.bias.reshape(groups)
         rounding = 2.0**-22 * float(np.abs(weight).max())
-        sizes = np.sqrt(np.mean(self._rows**2, axis=2))
-        self.noise = max(
-            float(np.median(sizes)) if sizes.size > 2 * observed.count else 0, rounding
-        )
+        self.noise = max(self._empty_level(), rounding)
+
+    def _empty_level(self) -> float:
+        """Return what bins hold that must be empty: each record fills one a measurement."""
+        sizes = np.sort(np.sqrt(np.mean(self._rows**2, axis=2)), axis=None)
+        empty = sizes.size - self._observed.count * len(self._rows)
+        return float(np.median(sizes[:empty])) if empty >= 8 else 0.0
 
     def peeled(self, bounds: tuple[float, float] | None) -> tuple[list[Found], list[Found]]:
         """Return the records found alone, and what is left where several share a bin."""

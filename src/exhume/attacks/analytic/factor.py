@@ -8,9 +8,6 @@ import numpy as np
 
 from exhume.arrays import FloatArray
 
-_ROUNDING = 2.0**-24
-"""Half a unit in the last place of single precision, in which gradients are mostly sent."""
-
 
 @dataclass(frozen=True, eq=False)
 class Factors:
@@ -44,26 +41,27 @@ class Factors:
             return np.asarray((unmixing / (unmixing @ self.scale)[:, None]) @ self.right)
 
 
-def factorise(weight: FloatArray, bias: FloatArray, count: int) -> Factors:
+def factorise(weight: FloatArray, bias: FloatArray, count: int, *, rounding: float) -> Factors:
     """Split a weight gradient (width, d) of ``count`` records by its singular values.
 
-    The noise is read from the values beyond ``count``; the rank is how many of the first ``count``
-    rise above what such noise reaches by chance, σ(√width + √d). ``excess`` is the first value
-    beyond ``count`` over that reach: much more than 1 means that there were more records.
+    The noise is read from the values beyond ``count``, and is at least ``rounding`` (the deviation
+    that arithmetic brings into an entry). The rank is how many of the first ``count`` rise above
+    what such noise reaches by chance, σ(√width + √d). ``excess`` is the first value beyond
+    ``count`` over that reach: much more than 1 means that there were more records.
     """
     size = float(np.abs(weight).max(initial=0.0))
     if size == 0.0:
         return Factors(np.zeros((len(weight), 0)), np.zeros((0, weight.shape[1])), *_NOTHING)
     left, singular, _ = np.linalg.svd(weight / size, full_matrices=False)
-    noise, reach = _noise(singular, count, weight.shape)
+    noise, reach = _noise(weight / size, singular, count, rounding / size)
     rank = int(np.sum(singular[:count] > 3.0 * reach))
     after = singular[rank] if rank < len(singular) else 0.0
     beyond = singular[count] if count < len(singular) else 0.0
     kept = left[:, :rank]
     return Factors(
         left=kept,
-        right=kept.T @ weight / size,
-        scale=kept.T @ bias / size,
+        right=kept.T @ (weight / size),
+        scale=kept.T @ (bias / size),
         singular=singular[:rank],
         noise=noise,
         gap=float(singular[rank - 1] / max(after, 1e-300)) if rank else 1.0,
@@ -74,14 +72,16 @@ def factorise(weight: FloatArray, bias: FloatArray, count: int) -> Factors:
 _NOTHING = (np.zeros(0), np.zeros(0), 0.0, 1.0, 0.0)
 
 
-def _noise(singular: FloatArray, count: int, shape: tuple[int, ...]) -> tuple[float, float]:
+def _noise(
+    weight: FloatArray, singular: FloatArray, count: int, rounding: float
+) -> tuple[float, float]:
     """Return the deviation of an unexplained entry, and the largest singular value it makes."""
-    width, size = shape
-    tail = singular[count:]
-    rounding = _ROUNDING * float(singular[0]) / np.sqrt(width * size)
-    noise = rounding
+    # Neurons that nothing reached and features that are always 0 hold no noise either.
+    width = int(np.any(weight != 0, axis=1).sum())
+    size = int(np.any(weight != 0, axis=0).sum())
+    tail = singular[count : min(width, size)]
+    noise = max(rounding, 1e-300)
     if len(tail) >= 4:
         # The median withstands a few records more than were announced.
-        typical = float(np.median(tail)) / np.sqrt(max(width, size))
-        noise = max(typical, rounding * 1e-6)
+        noise = max(noise, float(np.median(tail)) / np.sqrt(max(width, size)))
     return noise, noise * (np.sqrt(width) + np.sqrt(size))

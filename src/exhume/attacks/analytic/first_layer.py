@@ -38,11 +38,10 @@ class FirstLayer(Attack):
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
         from exhume.attacks.analytic.answer import contradiction
-        from exhume.attacks.analytic.factor import factorise
 
         observed = observe(release, knowledge)
         assert not isinstance(observed, str)
-        factors = factorise(observed.weight, observed.bias, observed.count)
+        factors = observed.factors()
         refuted = contradiction(observed, factors, knowledge)
         if refuted is not None:
             return refuted

@@ -21,6 +21,7 @@ from exhume.training.gradient import (
 )
 
 if TYPE_CHECKING:
+    from exhume.attacks.analytic.factor import Factors
     from exhume.attacks.analytic.layer import InputLayer
 
 
@@ -30,6 +31,7 @@ class Observed:
 
     ``gradients`` may lack layers that were not released. ``defended`` says that a defence stands
     between the gradient and what was released, so that it can't be expected to fit exactly.
+    ``rounding`` is the deviation that arithmetic brings into an entry of the first layer's weights.
     """
 
     step: GradientStep
@@ -38,6 +40,7 @@ class Observed:
     count: int
     layer: InputLayer
     defended: bool
+    rounding: float
 
     @property
     def weight(self) -> FloatArray:
@@ -48,6 +51,12 @@ class Observed:
     def bias(self) -> FloatArray:
         """The first layer's bias gradient (width,)."""
         return self.gradients[str(self.layer.bias)]
+
+    def factors(self) -> Factors:
+        """Return the first layer's gradient as a product."""
+        from exhume.attacks.analytic.factor import factorise
+
+        return factorise(self.weight, self.bias, self.count, rounding=self.rounding)
 
 
 def observe(release: Release, knowledge: Knowledge) -> Observed | str:
@@ -143,7 +152,28 @@ def _without_known(
         rest = total - known
         gradients = {n: (total * a - known * own[n]) / rest for n, a in gradients.items()}
     defended = isinstance(knowledge.training, Defence)
-    return Observed(step, parameters, gradients, total - known, layer, defended)
+    rounding = _rounding(release, knowledge, step, parameters, layer) * total / (total - known)
+    return Observed(step, parameters, gradients, total - known, layer, defended, rounding)
+
+
+def _rounding(
+    release: Gradient | Update,
+    knowledge: Knowledge,
+    step: GradientStep,
+    parameters: Mapping[str, Array],
+    layer: InputLayer,
+) -> float:
+    """Return twice a unit in the last place of a typical entry, as it was computed."""
+    sent = dict(release.arrays())[layer.weight]
+    unit = max(np.finfo(np.result_type(sent, np.float16)).eps, np.finfo(step.precision).eps)
+    local = _local_steps(knowledge)
+    if isinstance(release, Update) and local is not None and layer.weight in parameters:
+        # A change is the difference of two parameters, and has their rounding.
+        size = np.sqrt(np.mean(np.square(parameters[layer.weight], dtype=np.float64)))
+        return float(2.0 * unit * size / local.optimiser.learning_rate)
+    peak = max(float(np.abs(sent).max(initial=0.0)), 1e-300)
+    scaled = sent[sent != 0].astype(np.float64) / peak
+    return float(2.0 * unit * peak * np.sqrt(np.mean(scaled**2))) if len(scaled) else 0.0
 
 
 def _local_steps(knowledge: Knowledge) -> LocalSteps | None:

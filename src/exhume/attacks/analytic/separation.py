@@ -34,6 +34,8 @@ def separate(
     Proved columns of Δ confine the other records to a smaller space (a row of Q is orthogonal to
     every other record's column), in which the next guess is easier.
     """
+    if against.factors.rank == 1:
+        return Separation(np.ones((1, 1)), np.ones(1, dtype=bool), 0)
     if against.layer.rectified:
         return _by_zeros(against, shape, rng, rounds)
     return _by_consistency(against, shape, rng, rounds)

@@ -55,12 +55,11 @@ class Sparsity(Attack):
     ) -> Reconstruction:
         from exhume.attacks.analytic import answer
         from exhume.attacks.analytic.consistency import Consistency
-        from exhume.attacks.analytic.factor import factorise
         from exhume.attacks.analytic.layer import Backward
 
         observed = observe(release, knowledge)
         assert not isinstance(observed, str)
-        factors = factorise(observed.weight, observed.bias, observed.count)
+        factors = observed.factors()
         refuted = answer.contradiction(observed, factors, knowledge)
         if refuted is not None:
             return refuted

@@ -1,0 +1,140 @@
+"""Labels read off the last layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.attacks.analytic.gradient_cases import CLASSES, IMAGES, image_batch, image_step
+
+from exhume.attacks.analytic import infer_labels
+from exhume.errors import InputError
+from exhume.knowledge import Knowledge
+from exhume.models import MLP, Initialisation
+from exhume.records import Records
+from exhume.release import Gradient, Weights
+from exhume.training import SGD, Batches, Training
+from exhume.training.gradient import GradientStep, LocalSteps
+
+SHADOW = IMAGES.take(np.arange(600))
+TRAINED_ON = IMAGES.take(np.arange(600, 1200))
+REST = IMAGES.take(np.arange(1200, len(IMAGES)))
+
+
+def known(step: GradientStep, shadow: Records | None = SHADOW) -> Knowledge:
+    return Knowledge(
+        record_shape=(28, 28), value_range=(0.0, 1.0), training=step, shadow_targets=shadow
+    )
+
+
+def trained(epochs: int) -> GradientStep:
+    network = MLP((28, 28), 10, (32,))
+    training = Training(network, CLASSES, SGD(0.1, 0.9), epochs)
+    state = training.publish(TRAINED_ON, rng=np.random.default_rng(0)).parameters
+    return GradientStep(network, CLASSES, state=dict(state))
+
+
+class TestOneRecord:
+    @settings(max_examples=15, deadline=None)
+    @given(st.integers(0, len(IMAGES) - 1), st.integers(0, 100))
+    def test_any_record_any_parameters(self, which: int, seed: int) -> None:
+        """Zhao et al. 2020: with one record only its own class has a negative bias gradient."""
+        step = GradientStep(MLP((28, 28), 10, (16,)), CLASSES, Initialisation(seed=seed))
+        data = IMAGES.take([which])
+        found = infer_labels(
+            step.publish(data, rng=np.random.default_rng(0)),
+            known(step, None),
+            rng=np.random.default_rng(0),
+        )
+        assert found.labels.tolist() == data.labels.tolist()
+        assert found.confidence == 1.0
+
+    def test_from_one_local_step(self) -> None:
+        step, data = image_step(16), image_batch(1)
+        local = LocalSteps(step, SGD(0.1))
+        update = local.publish(data, rng=np.random.default_rng(0))
+        knowledge = Knowledge(record_shape=(28, 28), training=local)
+        found = infer_labels(update, knowledge, rng=np.random.default_rng(0))
+        assert found.labels.tolist() == data.labels.tolist()
+
+
+class TestBatches:
+    @settings(max_examples=15, deadline=None)
+    @given(st.lists(st.integers(0, 9), min_size=2, max_size=40), st.integers(0, 50))
+    def test_untrained_networks_give_every_count(self, wanted: list[int], seed: int) -> None:
+        """Repeats and batches larger than the number of classes included."""
+        rng = np.random.default_rng(seed)
+        where = [int(rng.choice(np.flatnonzero(REST.labels == label))) for label in wanted]
+        step = GradientStep(MLP((28, 28), 10, (64,)), CLASSES, Initialisation(seed=seed))
+        release = step.publish(REST.take(where), rng=rng)
+        found = infer_labels(release, known(step), rng=rng)
+        expected = np.bincount(wanted, minlength=10)
+        assert found.counts.sum() == len(wanted)
+        assert np.abs(found.counts - expected).sum() <= 2 * np.ceil(len(wanted) / 16)
+        np.testing.assert_array_equal(found.labels, np.repeat(np.arange(10), found.counts))
+
+    def test_mostly_exact_where_untrained(self) -> None:
+        step, exact = image_step(64), []
+        for seed in range(20):
+            data = image_batch(16, seed)
+            release = step.publish(data, rng=np.random.default_rng(0))
+            found = infer_labels(release, known(step), rng=np.random.default_rng(0))
+            exact.append(sorted(data.labels.tolist()) == found.labels.tolist())
+        assert np.mean(exact) >= 0.8
+
+    def test_a_trained_network_needs_labelled_records(self) -> None:
+        """A trained model answers each class differently: the mean answer alone misleads."""
+        step, wrong = trained(40), {"labelled": 0, "unlabelled": 0}
+        for seed in range(15):
+            rng = np.random.default_rng(seed)
+            data = REST.take(rng.choice(len(REST), 12, replace=False))
+            release = step.publish(data, rng=rng)
+            for name, shadow in (("labelled", SHADOW), ("unlabelled", Records(SHADOW.x))):
+                found = infer_labels(release, known(step, shadow), rng=rng)
+                true = np.bincount(data.labels, minlength=10)
+                wrong[name] += int(np.abs(found.counts - true).sum()) // 2
+        assert wrong["labelled"] < 0.2 * 15 * 12
+        assert wrong["labelled"] < wrong["unlabelled"]
+
+    def test_confidence_goes_with_being_right(self) -> None:
+        step, right, confidence = image_step(64), [], []
+        for seed in range(20):
+            data = image_batch(48, seed)
+            release = step.publish(data, rng=np.random.default_rng(0))
+            found = infer_labels(release, known(step, None), rng=np.random.default_rng(0))
+            right.append(sorted(data.labels.tolist()) == found.labels.tolist())
+            confidence.append(found.confidence)
+        assert 0.0 <= min(confidence) <= max(confidence) <= 1.0
+        sure = np.array(confidence) > 0.5
+        assert np.array(right)[sure].all()
+
+
+class TestRefusals:
+    step = image_step(16)
+
+    @pytest.mark.parametrize(
+        ("release", "message"),
+        [
+            (Weights({"1.weight": np.ones((16, 784))}), "hold no gradient"),
+            (Gradient({"1.weight": np.ones((16, 784))}, 2), "was not released"),
+            (Gradient({"5.bias": np.ones(9)}, 2), r"has shape \(9,\), not \(10,\)"),
+        ],
+    )
+    def test_what_is_missing_is_named(self, release: Gradient | Weights, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            infer_labels(release, known(self.step), rng=np.random.default_rng(0))
+
+    def test_regressions_have_no_classes(self) -> None:
+        step = GradientStep(MLP((28, 28), 1), None)
+        with pytest.raises(InputError, match="a classifier"):
+            infer_labels(
+                Gradient({"3.bias": np.ones(1)}, 1), known(step), rng=np.random.default_rng(0)
+            )
+
+    def test_several_steps_are_no_gradient(self) -> None:
+        local = LocalSteps(self.step, SGD(0.1), 2, Batches(2))
+        update = local.publish(image_batch(4), rng=np.random.default_rng(0))
+        knowledge = Knowledge(record_shape=(28, 28), training=local)
+        with pytest.raises(InputError, match="the update is of 4 steps"):
+            infer_labels(update, knowledge, rng=np.random.default_rng(0))
