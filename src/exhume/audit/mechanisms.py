@@ -10,6 +10,7 @@ import numpy as np
 from exhume.arrays import Array
 from exhume.config import (
     DefenceTable,
+    ImprintTable,
     LinearReleaseTable,
     NetworkReleaseTable,
     NoiseTable,
@@ -29,6 +30,7 @@ from exhume.training.model import Label
 if TYPE_CHECKING:
     from exhume.models import Network
     from exhume.training import SGD, Adam, Batches, Clipping, Model
+    from exhume.training.gradient import GradientStep
 
 
 def build_mechanism(table: SettingTable, fixed_set: Records, *, seed: int) -> Mechanism:
@@ -84,6 +86,8 @@ def build_batch_mechanism(
         device=release.device,
         batch_norm=release.batch_norm,
     )
+    if release.imprint is not None:
+        step = _imprinted(step, release.imprint, pool, seed)
     mechanism: GradientStep | LocalSteps | Mechanism = step
     if training is not None:
         optimiser = _optimiser(training)
@@ -97,6 +101,20 @@ def build_batch_mechanism(
     for defence in release.defences:
         mechanism = _defended(mechanism, defence)
     return mechanism
+
+
+def _imprinted(
+    step: GradientStep, table: ImprintTable, pool: Records | None, seed: int
+) -> GradientStep:
+    """Return the step that a malicious server asks for instead."""
+    from exhume.attacks.analytic import Imprint
+    from exhume.knowledge import Knowledge
+
+    knowledge = Knowledge(
+        record_shape=step.network.record_shape, training=step, shadow_targets=pool
+    )
+    attack = Imprint(bins=table.bins, into=table.into)
+    return attack.craft(knowledge, stream(seed, "imprint"))
 
 
 _Arrays = Mapping[str, Array]
@@ -196,6 +214,7 @@ def _architecture(
     from exhume.models.convnet import ConvNet
     from exhume.models.lenet import LeNet
     from exhume.models.resnet import ResNet, resnet20
+    from exhume.models.two_layer import TwoLayer
 
     if table.foreign:
         return Imported(record_shape, outputs, table.model)
@@ -208,6 +227,9 @@ def _architecture(
             return CNN(record_shape, outputs, convolutions, activation)
         case "lenet":
             return LeNet(record_shape, outputs)
+        case "two-layer":
+            chosen = Activation(table.activation or "relu")
+            return TwoLayer(record_shape, outputs, table.width or 1024, chosen)
         case "convnet":
             return ConvNet(record_shape, outputs, table.width or 32)
         case "resnet18":

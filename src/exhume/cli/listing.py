@@ -11,18 +11,22 @@ def list_all() -> None:
     from rich.table import Table
 
     from exhume.audit.names import known_attacks
+    from exhume.config import NETWORKS
     from exhume.data import names as data_names
-    from exhume.defences import OutputPerturbation, Rounding
+    from exhume.defences import Noise, OutputPerturbation, Rounding
     from exhume.metrics.names import names as metric_names
+    from exhume.models import Activation
     from exhume.training import Family
 
     table = Table(box=None, padding=(0, 1), show_header=False)
     for attack in known_attacks():
         kind = "baseline" if attack.baseline else "attack"
         table.add_row(kind, attack.name, _first_line(type(attack)))
-    for defence in (OutputPerturbation, Rounding):
+    for defence in (OutputPerturbation, Noise, Rounding):
         table.add_row("defence", defence.name, _first_line(defence))
     table.add_row("models", "", ", ".join(["ridge", *(family.value for family in Family)]))
+    table.add_row("networks", "", f"{', '.join(NETWORKS)}, or package.module:function")
+    table.add_row("activations", "", ", ".join(activation.value for activation in Activation))
     table.add_row("metrics", "", ", ".join(metric_names()))
     table.add_row("data sets", "", ", ".join(data_names()))
     Console(highlight=False).print(table)

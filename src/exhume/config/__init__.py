@@ -13,6 +13,7 @@ from exhume.config.reading import load, parse
 from exhume.config.release import (
     NETWORKS,
     DefenceTable,
+    ImprintTable,
     LinearReleaseTable,
     NetworkReleaseTable,
     NoiseTable,
@@ -29,6 +30,7 @@ __all__ = [
     "Config",
     "DataTable",
     "DefenceTable",
+    "ImprintTable",
     "KnowledgeTable",
     "LinearReleaseTable",
     "NetworkReleaseTable",

@@ -61,7 +61,7 @@ class _ReleaseTable(Table):
     defences: tuple[DefenceTable, ...] = ()
 
 
-NETWORKS = ("mlp", "cnn", "lenet", "convnet", "resnet20", "resnet18")
+NETWORKS = ("mlp", "cnn", "two-layer", "lenet", "convnet", "resnet20", "resnet18")
 _LINEAR = ("linear", "ridge", "logistic", "multinomial", "poisson")
 
 
@@ -100,13 +100,29 @@ class WarmUpTable(Table):
     batch_size: Count = 64
 
 
+class ImprintTable(Table):
+    """A malicious server: a block of ``bins`` that records write themselves into."""
+
+    bins: Annotated[int, Field(ge=4)] = 1024
+    into: Literal["scores", "network"] = "scores"
+
+
+def _activation(name: str) -> str:
+    from exhume.models.base import Activation
+
+    known = [one.value for one in Activation]
+    if name not in known:
+        raise ValueError(f"should be {', '.join(known)}")
+    return name
+
+
 class NetworkReleaseTable(_ReleaseTable):
     """What is released of a neural network: weights or answers, a gradient or an update.
 
     ``model`` is one of ours, or ``package.module:function`` of the user's own, which returns a
     torch module and is imported only with ``--trust-code``. ``batch_size``, ``warm_up``,
-    ``clients`` and ``batch_norm`` go with gradients and updates; ``classes`` is how many there are,
-    where no records tell.
+    ``clients``, ``imprint`` and ``batch_norm`` go with gradients and updates; ``classes`` is how
+    many there are, where no records tell.
     """
 
     kind: Literal["weights", "outputs", "gradient", "update"] = "weights"
@@ -114,6 +130,7 @@ class NetworkReleaseTable(_ReleaseTable):
     batch_size: Count | None = None
     warm_up: WarmUpTable | None = None
     clients: Count | None = None
+    imprint: ImprintTable | None = None
     batch_norm: Literal["train", "eval"] = "train"
     classes: Count | None = None
     hidden: tuple[Count, ...] = (10,)
@@ -122,9 +139,7 @@ class NetworkReleaseTable(_ReleaseTable):
         ConvolutionTable(filters=32, kernel=4),
     )
     width: Count | None = None
-    activation: (
-        Literal["elu", "relu", "leaky-relu", "tanh", "sigmoid", "softplus", "gelu", "silu"] | None
-    ) = None
+    activation: Annotated[str, AfterValidator(_activation)] | None = None
     device: str = "cpu"
 
     @property
@@ -139,13 +154,8 @@ class NetworkReleaseTable(_ReleaseTable):
 
     @model_validator(mode="after")
     def _of_a_batch(self) -> NetworkReleaseTable:
-        given = {
-            "batch_size",
-            "warm_up",
-            "clients",
-            "batch_norm",
-            "classes",
-        } & self.model_fields_set
+        own = {"batch_size", "warm_up", "clients", "batch_norm", "classes", "imprint"}
+        given = own & self.model_fields_set
         if not self.batched and given:
             raise ValueError(f"{sorted(given)[0]} goes with kind = 'gradient' and 'update'")
         if self.batched and self.batch_size is None:
@@ -161,10 +171,12 @@ class NetworkReleaseTable(_ReleaseTable):
             raise ValueError(f"hidden goes with model = 'mlp', not with {self.model!r}")
         if self.model != "cnn" and "convolutions" in given:
             raise ValueError(f"convolutions goes with model = 'cnn', not with {self.model!r}")
-        if self.model not in ("convnet", "resnet18") and "width" in given:
-            raise ValueError(f"width goes with 'convnet' and 'resnet18', not with {self.model!r}")
-        if self.model not in ("mlp", "cnn") and "activation" in given:
-            raise ValueError(f"activation goes with 'mlp' and 'cnn', not with {self.model!r}")
+        for key, models in (
+            ("width", ("convnet", "resnet18", "two-layer")),
+            ("activation", ("mlp", "cnn", "two-layer")),
+        ):
+            if self.model not in models and key in given:
+                raise ValueError(f"{key} goes with {', '.join(models)}, not with {self.model!r}")
         return self
 
 
