@@ -27,6 +27,7 @@ from exhume.training.optimisers import SGD
 from exhume.training.simulator import Simulator, repeatable
 
 _TILE = 2048
+_PANELS = 4
 
 
 def unlinearisable(training: Training) -> str | None:
@@ -38,16 +39,13 @@ def unlinearisable(training: Training) -> str | None:
 
 
 class LinearisedSimulator(Simulator):
-    """Differences to first order; the Hessian is computed anew every ``refresh`` steps."""
+    """Differences to first order, of all models of a call together."""
 
-    def __init__(self, training: Training, fixed_set: Records, *, refresh: int = 1) -> None:
+    def __init__(self, training: Training, fixed_set: Records) -> None:
         reason = unlinearisable(training)
         if reason is not None:
             raise InputError(reason)
-        if refresh < 1:
-            raise InputError(f"refresh must be at least 1, got {refresh}")
         self.training, self.fixed_set = repeatable(training), fixed_set
-        self.refresh = refresh
         self.nominal = Nominal(self.training, fixed_set, dtype=torch.float32, tile=_TILE)
 
     @property
@@ -65,11 +63,9 @@ class LinearisedSimulator(Simulator):
         optimiser = self.training.optimiser
         assert isinstance(optimiser, SGD)
         with torch.no_grad():
-            for number, step in enumerate(self.nominal.steps()):
-                if number % self.refresh == 0:
-                    hessian = Hessian.of(self.nominal, step)
+            for step in self.nominal.steps():
                 velocity.multiply(optimiser.momentum)
-                hessian.add_product(moved, velocity)
+                Hessian.of(self.nominal, step).add_product(moved, velocity)
                 if step.with_target:
                     add_target(self.nominal, step, targets, moved, velocity)
                 if optimiser.weight_decay:
@@ -98,14 +94,10 @@ class Hessian:
             curvature = _Curvature(nominal, step, tile)
             for a in range(width):
                 for b in range(a + 1):
-                    scaled = tile.inputs * curvature.hidden[a, b][:, None]
-                    first[a, :, b, :].add_(scaled.T @ tile.inputs)
+                    _add_weighted(first[a, :, b, :], tile.inputs, curvature.hidden[a, b])
             mixed.addmm_(curvature.mixed, tile.inputs)
             deeper.add_(curvature.deeper)
-        for a in range(width):
-            for b in range(a):
-                # Every block is symmetric by itself, so no transpose is needed.
-                first[b, :, a, :] = first[a, :, b, :]
+        _complete(first)
         blocks = mixed.view(width, last, rank).transpose(1, 2).reshape(width * rank, last)
         return cls(first.view(width * rank, width * rank), blocks, deeper)
 
@@ -114,6 +106,24 @@ class Hessian:
         first, deeper = moved.first.flatten(1), moved.deeper[0].flatten(1)
         gradient.first.flatten(1).addmm_(first, self.first).addmm_(deeper, self.mixed.T)
         gradient.deeper[0].flatten(1).addmm_(first, self.mixed).addmm_(deeper, self.deeper)
+
+
+def _add_weighted(block: Tensor, inputs: Tensor, weight: Tensor) -> None:
+    """Add Σ wᵢ xᵢxᵢᵀ to a block's lower triangle: five eighths of the whole product's work."""
+    scaled = inputs * weight[:, None]
+    width = -(-len(block) // _PANELS)
+    for start in range(0, len(block), width):
+        panel = slice(start, start + width)
+        block[start:, panel].add_(scaled[:, start:].T @ inputs[:, panel])
+
+
+def _complete(first: Tensor) -> None:
+    """Fill the upper triangles: of every block, and of the blocks."""
+    for a in range(len(first)):
+        for b in range(a + 1):
+            block = first[a, :, b, :].tril()
+            first[a, :, b, :] = block + block.tril(-1).T
+            first[b, :, a, :] = first[a, :, b, :]
 
 
 class _Curvature:
