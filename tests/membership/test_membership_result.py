@@ -132,6 +132,36 @@ class TestOperatingPoint:
             _result(self.members, self.scores).at(rate)
 
 
+class TestEpsilon:
+    @staticmethod
+    def _of(true, false, trials=100):
+        """So many true and false positives, each of ``trials``."""
+        members = np.arange(2 * trials) < trials
+        positive = np.concatenate([np.arange(trials) < true, np.arange(trials) < false])
+        return _result(members, np.where(positive, 1.0, -1.0))
+
+    def test_of_a_perfect_test(self):
+        # Both rates are known to within 1 − 0.025^(1/100) = 0.036217 (Clopper and Pearson).
+        end = 1 - 0.025 ** (1 / 100)
+        assert self._of(100, 0).epsilon_at_least() == pytest.approx(np.log((1 - end) / end))
+        assert self._of(100, 0).epsilon_at_least(delta=0.5) == pytest.approx(
+            np.log((0.5 - end) / end)
+        )
+
+    def test_either_inequality_may_tell_more(self):
+        """Rare true positives without false ones, and rare misses: the same by symmetry."""
+        rare, missed = self._of(30, 0), self._of(100, 70)
+        assert rare.epsilon_at_least() == pytest.approx(missed.epsilon_at_least())
+        true, false = rare.true_positive_rate.low, rare.false_positive_rate.high
+        assert rare.epsilon_at_least() == pytest.approx(np.log(true / false))
+
+    def test_of_a_coin(self):
+        assert self._of(52, 48).epsilon_at_least() == 0.0
+        assert self._of(0, 100).epsilon_at_least() == 0.0
+        with pytest.raises(InputError, match="delta"):
+            self._of(1, 1).epsilon_at_least(delta=-1.0)
+
+
 def test_a_score_a_trial():
     with pytest.raises(InputError, match="one decision and one score a trial"):
         MembershipResult("test", Against.NOTHING, [True], [True], [1.0, 2.0])

@@ -76,6 +76,21 @@ def test_scores_are_calibrated_likelihood_ratios():
         assert not seen.low <= expected + 0.15 <= seen.high
 
 
+def test_no_privacy_is_refuted_that_holds():
+    """Two Gaussians three deviations apart are (ε, δ)-DP on a known curve: Balle and Wang 2018."""
+    pair, unit, apart = PAIRS[0], perturbed(1.0), 3.0
+    mechanism = perturbed(_separation(unit, pair) / (apart * unit.deviation(101)))
+    result = membership_game(mechanism, FIXED, [pair], Retraining(), trials=2000, rng=6)
+    for delta in (1e-5, 0.1, 0.5):
+        found = result.epsilon_at_least(delta=delta)
+        spent = norm.cdf(apart / 2 - found / apart) - np.exp(found) * norm.cdf(
+            -apart / 2 - found / apart
+        )
+        # At the ε found, more than δ is really spent: the mechanism does not keep it.
+        assert found > 0.5
+        assert spent >= delta
+
+
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_heavy_noise_leaves_nothing(attack):
     result = membership_game(perturbed(20.0), FIXED, PAIRS[:2], attack, trials=150, rng=0)

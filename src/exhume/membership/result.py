@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from exhume.arrays import Array, frozen, require_finite
+from exhume.bounds.checks import require_probability
 from exhume.errors import InputError
 from exhume.membership.auc import auc_interval
 from exhume.membership.candidates import Against
@@ -98,8 +100,7 @@ class MembershipResult:
 
     def at(self, false_positive_rate: float) -> OperatingPoint:
         """Return the lowest threshold at which so small a share of false positives is left."""
-        if not 0 <= false_positive_rate <= 1:
-            raise InputError(f"false_positive_rate must lie in [0, 1], got {false_positive_rate}")
+        require_probability("false_positive_rate", false_positive_rate)
         others = np.sort(self.scores[~self.members])[::-1]
         allowed = int(np.floor(false_positive_rate * len(others) + 1e-9))
         threshold = float(others[allowed]) if allowed < len(others) else -np.inf
@@ -115,6 +116,21 @@ class MembershipResult:
     def advantage_ceiling(self) -> float | None:
         """The largest advantage of any attack; None where no bound holds."""
         return None if self.ceiling is None else self.ceiling.advantage
+
+    def epsilon_at_least(self, *, delta: float = 0.0) -> float:
+        """Return the smallest ε ≥ 0 of (ε, δ)-DP that these decisions are compatible with.
+
+        From TPR ≤ e^ε FPR + δ and 1 − FPR ≤ e^ε (1 − TPR) + δ at the ends of both intervals, so
+        that a mechanism that keeps a smaller ε is refuted with the result's confidence. ε is that
+        of what the game tells apart: of replacing a record, or of leaving it out.
+        """
+        require_probability("delta", delta)
+        true, false = self.true_positive_rate.low, self.false_positive_rate.high
+        found = 0.0
+        for inside, outside in ((true, false), (1.0 - false, 1.0 - true)):
+            if inside > delta + outside:
+                found = max(found, math.log((inside - delta) / outside))
+        return found
 
     def describe(self) -> str:
         """Return one line: the advantage with its interval, and the ceiling."""
