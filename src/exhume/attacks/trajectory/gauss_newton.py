@@ -17,8 +17,10 @@ class Budget:
     """How long to try.
 
     At most ``iterations`` Jacobians, each by ``directions`` pairs of products (``far_directions``
-    while the relative residual is above ``near``); ``corrections`` more steps with the same one. Ends at a relative residual of ``tolerance``, or after
-    ``patience`` iterations in a row that bring less than a tenth of the residual off.
+    while the relative residual is above ``near``); ``corrections`` more steps with the same one.
+    Ends at a relative residual of ``tolerance``, or after ``patience`` iterations in a row that
+    bring less than a tenth of the residual off. ``quantile`` sets the level's τ; 1 makes it all but
+    the plain residual, for fits that leave one.
     """
 
     iterations: int = 20
@@ -27,6 +29,7 @@ class Budget:
     near: float = 0.25
     corrections: int = 4
     tolerance: float = 5e-5
+    quantile: float = 0.3
     patience: int = 3
 
 
@@ -110,9 +113,9 @@ class Level:
     floor: float
 
     @staticmethod
-    def of(triplets: Triplets) -> Level:
-        """Return the level whose τ is the 30 % quantile of the singular values."""
-        return Level(triplets, float(torch.quantile(triplets.values, 0.3)))
+    def of(triplets: Triplets, quantile: float = 0.3) -> Level:
+        """Return the level whose τ is a quantile of the singular values."""
+        return Level(triplets, float(torch.quantile(triplets.values, quantile)))
 
     def at(self, residual: Tensor) -> float:
         """Return the level of a residual (m,)."""
@@ -153,11 +156,14 @@ def gauss_newton(problem: Problem, start: Tensor, budget: Budget) -> Solution:
         triplets = bidiagonalise(path, here.residual, moving, steps=directions)
         trial = None
         if triplets is not None:
-            trial = _descend(problem, Level.of(triplets), here, damping)
+            level = Level.of(triplets, budget.quantile)
+            trial = _descend(problem, level, here, damping)
         if triplets is None or trial is None:
-            return replace(best, history=(*here.history, here.relative))
+            return replace(
+                best, history=(*here.history, here.relative), triplets=best.triplets or triplets
+            )
         damping = trial.damping
-        trial = _correct(problem, Level.of(triplets), trial, budget.corrections)
+        trial = _correct(problem, level, trial, budget.corrections)
         here = _arrive(problem, trial, here, triplets)
         slow = slow + 1 if here.relative > 0.9 * best.relative else 0
         best = here if here.relative < best.relative else replace(best, history=here.history)

@@ -1,63 +1,29 @@
-"""Trajectory inversion for any training that can be repeated: labels, starts, retries, answer."""
+"""Trajectory inversion for any training that can be repeated, end to end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from exhume.arrays import FloatArray
-from exhume.attacks.trajectory.gauss_newton import Budget, Problem, Solution, gauss_newton
-from exhume.attacks.trajectory.observation import Reading, WholeVector, reading
-from exhume.attacks.trajectory.starts import References, Start, simulate_references
-from exhume.attacks.trajectory.unroll import label_vectors, unroll
-from exhume.attacks.trajectory.unrolled import Unrolled
+from exhume.attacks.trajectory.noisy import noise_deviation
+from exhume.attacks.trajectory.noisy_search import NoisySearch
+from exhume.attacks.trajectory.observation import reading
+from exhume.attacks.trajectory.prior import Prior
+from exhume.attacks.trajectory.search import Effort, Prepared, Search
+from exhume.attacks.trajectory.starts import simulate_references
+from exhume.attacks.trajectory.unroll import unroll
 from exhume.defences.base import undefended
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Status
+from exhume.reconstruction import Reconstruction
 from exhume.release import Release
 from exhume.training.answers import Answers
 from exhume.training.network import Training
-from exhume.training.objective import Objective
 
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    """How hard to try. At most ``attempts`` starts of ``short`` iterations each; the best go on.
-
-    ``jacobians`` bounds all iterations together. A relative residual of ``tolerance`` ends the
-    search, one of ``certificate`` or less is an answer that the training itself confirms.
-    ``each`` and ``crossed`` say how many records a class are simulated beforehand.
-    """
-
-    attempts: int = 14
-    short: int = 2
-    jacobians: int = 100
-    directions: int = 24
-    tolerance: float = 5e-5
-    certificate: float = 1e-3
-    each: int = 6
-    crossed: int = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What releases of one training share: the training unrolled twice, and simulated records.
-
-    ``exact`` is in double precision, for residuals; ``rough`` in single, for Jacobians.
-    """
-
-    training: Training
-    objective: Objective
-    read: Reading
-    exact: Unrolled
-    rough: Unrolled
-    references: References
+SLIGHT = 3e-4
+"""Noise below this share of the record's trace is left to the plain search: no prior would help."""
 
 
 def prepare(
@@ -94,7 +60,7 @@ def prepare(
 
 
 def trained_network(knowledge: Knowledge) -> Training:
-    """Return the training of a network under whatever answers or defends it, or raise InputError."""
+    """Return the network's training under whatever answers or defends it, or raise InputError."""
     mechanism = knowledge.training
     inner = None if mechanism is None else undefended(mechanism)
     if isinstance(inner, Answers):
@@ -111,242 +77,34 @@ def invert(
     *,
     effort: Effort | None = None,
     prepared: Prepared | None = None,
+    prior: Prior | None = None,
 ) -> Reconstruction:
     """Solve θ(x) = θ* for the one unknown record, its label included where it isn't known.
 
     ``prepared`` may come from another release of the same kind, training and fixed set. The answer
-    is CONVERGED only where training again with it ends at the release (relative residual of at
-    most ``effort.certificate``).
+    is CONVERGED only where training again with it ends at the release: at a relative residual of at
+    most ``effort.certificate``, or within the noise that the mechanism is known to add. Under noise
+    the answer is the most probable record under ``prior``, by default a Gaussian fitted to the pool
+    of records the adversary has.
     """
     effort = Effort() if effort is None else effort
     if prepared is None:
         prepared = prepare(release, knowledge, rng, effort=effort)
     search = Search(prepared, reading(release, prepared.objective), knowledge, effort)
-    return search.answer(search.run(), rng)
+    fixed_set = knowledge.fixed_set
+    assert fixed_set is not None
+    noise = noise_deviation(knowledge.training, prepared.training, fixed_set, prepared.exact)
+    share = 0.0 if noise is None else float(noise.norm()) / search.problem.scale
+    if noise is None or share < SLIGHT:
+        search.effort = slackened(effort, share)
+        return search.answer(search.run(), rng)
+    return NoisySearch(search, noise, prior).answer(rng)
 
 
-@dataclass(frozen=True, eq=False)
-class _Attempt:
-    """A problem (what is free in it) and how far it came; stalled once a run brings little."""
-
-    problem: Problem
-    solution: Solution
-    stalled: bool = False
-
-    def followed(self, found: Solution) -> _Attempt:
-        if found.relative > 0.9 * self.solution.relative:
-            return replace(self, stalled=True)
-        return replace(self, solution=found)
-
-
-class Search:
-    """One release: attempts from several starts and labels, judged by their residuals alone."""
-
-    def __init__(
-        self, prepared: Prepared, read: Reading, knowledge: Knowledge, effort: Effort
-    ) -> None:
-        self.prepared, self.knowledge, self.effort = prepared, knowledge, effort
-        self.seen = read.seen.to(torch.float64)
-        self.base = prepared.exact.observation.value(prepared.exact.base)
-        self.outputs = prepared.training.network.outputs
-        self.entries = prepared.exact.unknowns - self.outputs
-        self.attempts = self.jacobians = 0
-        scale = float((self.seen - self.base).norm())
-        free, low, high = self._box()
-        self.problem = Problem(
-            prepared.exact,
-            prepared.rough,
-            self.seen,
-            free,
-            low,
-            high,
-            max(scale, 1e-300),
-        )
-
-    def _box(self) -> tuple[Tensor, Tensor, Tensor]:
-        low, high = self.knowledge.value_range or (-math.inf, math.inf)
-        size = self.prepared.exact.unknowns
-        free = torch.ones(size, dtype=torch.bool)
-        lows, highs = torch.full((size,), low), torch.full((size,), high)
-        classified = self.prepared.training.classes is not None
-        lows[self.entries :], highs[self.entries :] = (
-            (0.0, 1.0) if classified else (-math.inf, math.inf)
-        )
-        known = self.knowledge.known_attributes
-        if known is not None:
-            free[: self.entries] = ~torch.as_tensor(known.mask.copy()).reshape(-1)
-        if self.knowledge.labels is not None:
-            free[self.entries :] = False
-        return free, lows.to(torch.float64), highs.to(torch.float64)
-
-    def run(self) -> Solution:
-        """Give every label a short run, follow those on their way, and let the best go on."""
-        tried: list[_Attempt] = []
-        for start, free in self._starts():
-            if self.attempts >= self.effort.attempts or self._spent():
-                break
-            self.attempts += 1
-            problem = replace(self.problem, free=free)
-            found = self._settled(self._solve(problem, start, self.effort.short))
-            tried.append(_Attempt(problem, found))
-            if found.relative <= self.effort.tolerance:
-                return found
-        for _ in range(self.effort.attempts):
-            going = [one for one in tried if not one.stalled]
-            if self._spent() or not going:
-                break
-            best = min(going, key=lambda one: one.solution.relative)
-            found = self._settled(self._solve(best.problem, best.solution.record, 3))
-            tried.remove(best)
-            tried.append(best.followed(found))
-            if found.relative <= self.effort.tolerance:
-                return found
-        return min((one.solution for one in tried), key=lambda one: one.relative)
-
-    def _settled(self, found: Solution) -> Solution:
-        """Follow an attempt that is on its way, with its label made up."""
-        while found.relative < 0.35 and found.relative > self.effort.tolerance:
-            if self._spent():
-                break
-            before = found.relative
-            problem, record = self._decided(found)
-            following = self._solve(problem, record, 4)
-            if following.relative > 0.7 * before and problem is not self.problem:
-                following = self._solve(self.problem, found.record, 4)
-            if following.relative < found.relative:
-                found = following
-            if found.relative > 0.7 * before:
-                break
-        return found
-
-    def _decided(self, found: Solution) -> tuple[Problem, Tensor]:
-        """Return the problem with the label settled on its largest share, where there is one."""
-        label = found.record[self.entries :]
-        classified = self.prepared.training.classes is not None
-        if not classified or self.knowledge.labels is not None or found.relative > 0.1:
-            return self.problem, found.record
-        free = self.problem.free.clone()
-        free[self.entries :] = False
-        record = found.record.clone()
-        record[self.entries :] = torch.nn.functional.one_hot(label.argmax(), self.outputs).to(label)
-        return replace(self.problem, free=free), record
-
-    def _solve(self, problem: Problem, start: Tensor, iterations: int) -> Solution:
-        budget = Budget(
-            iterations=min(iterations, self.effort.jacobians - self.jacobians),
-            directions=self.effort.directions,
-            tolerance=self.effort.tolerance,
-        )
-        found = gauss_newton(problem, start, budget)
-        self.jacobians += len(found.history) - 1
-        return found
-
-    def _spent(self) -> bool:
-        return self.jacobians >= self.effort.jacobians
-
-    def _starts(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield starts with what is free in each: labels by evidence 1, 2, 1, 3, …, then open."""
-        above = None
-        if isinstance(self.prepared.exact.observation, WholeVector):
-            above = self.prepared.objective.sizes[0]
-        ranked = self.prepared.references.ranked(self.seen - self.base, above)
-        given = self._given()
-        if given is not None or self.prepared.training.classes is None:
-            for start in ranked:
-                yield self._filled(start, given), self.problem.free
-            return
-        closed = self.problem.free.clone()
-        closed[self.entries :] = False
-        for start, is_open in _interleaved(ranked):
-            record = self._filled(start, None)
-            if is_open:
-                record[self.entries :] = 0.6 * record[self.entries :] + 0.4 / self.outputs
-            yield record, self.problem.free if is_open else closed
-
-    def _given(self) -> Tensor | None:
-        if self.knowledge.labels is None:
-            return None
-        vector = label_vectors(self.prepared.training, self.knowledge.labels)[0]
-        return torch.as_tensor(np.asarray(vector, dtype=np.float64))
-
-    def _filled(self, start: Start, given: Tensor | None) -> Tensor:
-        record = start.record.clone()
-        known = self.knowledge.known_attributes
-        if known is not None:
-            mask = torch.as_tensor(known.mask.copy()).reshape(-1)
-            values = torch.as_tensor(known.values.copy()).reshape(-1)
-            record[: self.entries] = torch.where(mask, values, record[: self.entries])
-        if given is not None:
-            record[self.entries :] = given
-        return record
-
-    def answer(self, found: Solution, rng: np.random.Generator) -> Reconstruction:
-        """Return the record with its certificate, or say that there is none."""
-        shape = self.knowledge.record_shape
-        sample = found.record[: self.entries].cpu().numpy().reshape(1, *shape)
-        status = self._status(found)
-        path = self.problem.path(found.record)
-        values = None if found.triplets is None else found.triplets.values
-        return Reconstruction(
-            sample,
-            status,
-            labels=self._label(found),
-            confidence=np.array([1.0 / (1.0 + found.relative / self.effort.certificate)]),
-            error_estimate=np.array([self._error(found, status)]),
-            message="" if status is Status.CONVERGED else self._why(found),
-            stats={
-                "relative_residual": found.relative,
-                "attempts": self.attempts,
-                "jacobians": self.jacobians,
-                "amplification": path.amplification(rng),
-                "largest_singular_value": 0.0 if values is None else float(values[0]),
-                "smallest_singular_value": 0.0 if values is None else float(values[-1]),
-            },
-        )
-
-    def _status(self, found: Solution) -> Status:
-        if found.relative <= self.effort.certificate:
-            return Status.CONVERGED
-        return Status.APPROXIMATE if found.relative <= 0.03 else Status.NOT_CONVERGED
-
-    def _error(self, found: Solution, status: Status) -> float:
-        spread = _spread(self.knowledge)
-        return min(found.error(), spread) if status is not Status.NOT_CONVERGED else spread
-
-    def _label(self, found: Solution) -> FloatArray:
-        label = found.record[self.entries :].cpu().numpy()
-        classes = self.prepared.training.classes
-        return label[:1] if classes is None else np.asarray(classes)[[int(label.argmax())]]
-
-    def _why(self, found: Solution) -> str:
-        return (
-            f"training again with the answer misses the release by {found.relative:.2g} of the "
-            f"record's own trace, after {self.attempts} starts"
-        )
-
-
-def _interleaved(ranked: list[Start]) -> Iterator[tuple[Start, bool]]:
-    """The best label's best start, the best of all with its label open, then every other label's.
-
-    After that second starts, by likeness, with open labels and their own in turn.
-    """
-    firsts = {start.label: start for start in reversed(ranked)}
-    labels = list(dict.fromkeys(start.label for start in ranked))
-    yield firsts[labels[0]], False
-    yield ranked[0], True
-    for label in labels[1:]:
-        yield firsts[label], False
-    seconds = [start for start in ranked if start is not firsts[start.label]]
-    for start in seconds:
-        yield start, True
-        yield start, False
-
-
-def _spread(knowledge: Knowledge) -> float:
-    """The error of guessing the pool's mean."""
-    pool = knowledge.pool()
-    return float(
-        pool.reshape(len(pool), -1).std(axis=0).std()
-        if len(pool) < 2
-        else math.sqrt(float(pool.reshape(len(pool), -1).var(axis=0).mean()))
+def slackened(effort: Effort, share: float) -> Effort:
+    """Return the effort with tolerances that noise of this share of the trace allows."""
+    return replace(
+        effort,
+        tolerance=max(effort.tolerance, 1.1 * share),
+        certificate=max(effort.certificate, math.sqrt(2.0) * share),
     )

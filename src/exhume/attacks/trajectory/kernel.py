@@ -84,7 +84,7 @@ class KernelPath(Path):
     """One training with one record."""
 
     def __init__(self, unrolled: KernelUnrolled, record: Tensor, *, keep: bool = True) -> None:
-        self.unrolled, self.record = unrolled, record
+        self.unrolled, self.record, self.fixed = unrolled, record, unrolled
         own = record.detach().cpu().numpy()
         self.inputs = unrolled.layers.widths[0]
         self.x, self.label = own[: self.inputs], own[self.inputs :]
@@ -98,7 +98,7 @@ class KernelPath(Path):
 
     def _bordered(self) -> None:
         """Add the record to the inputs, to their kernel and to their first scores."""
-        fixed = self.unrolled
+        fixed = self.fixed
         self.rows = np.concatenate([fixed.x, self.x[None]])
         border = self.rows @ self.x
         count = len(self.rows)
@@ -112,7 +112,7 @@ class KernelPath(Path):
         self.weights = np.append(fixed.weight, np.zeros(1, fixed.weight.dtype))
 
     def _run(self, keep: bool) -> _State:
-        fixed, own = self.unrolled, self.unrolled.optimiser
+        fixed, own = self.fixed, self.fixed.optimiser
         scale, pace = 1.0, 0.0
         sums = np.zeros_like(self.start)
         speed, rest = np.zeros_like(sums), fixed.rest.copy()
@@ -149,16 +149,16 @@ class KernelPath(Path):
 
     @cached_property
     def _cuts(self) -> list[FloatArray]:
-        """The kernel's columns of each step's batch: the same object where the batch is everyone."""
-        cuts = []
-        for rows, _ in self.unrolled.steps:
+        """The kernel's columns of each step's batch; one object wherever the batch is everyone."""
+        cuts: list[FloatArray] = []
+        for rows, _ in self.fixed.steps:
             cuts.append(self.kernel if isinstance(rows, slice) else self.kernel[:, rows])
         return cuts
 
     def push(self, initial: Tensor, record: Tensor) -> Tensor:
         """Return how the trained θ moves when initial parameters and record move."""
         self.unrolled.count.products += 1
-        fixed, own = self.unrolled, self.unrolled.optimiser
+        fixed, own = self.fixed, self.fixed.optimiser
         move, label, first, rest = self._split(record, initial)
         across = self.rows @ move
         start = first @ self.rows.T
@@ -188,7 +188,7 @@ class KernelPath(Path):
     def pull(self, cotangent: Tensor) -> tuple[Tensor, Tensor]:
         """Return the transposed products with initial parameters (P,) and record (R,)."""
         self.unrolled.count.products += 1
-        fixed, own = self.unrolled, self.unrolled.optimiser
+        fixed, own = self.fixed, self.fixed.optimiser
         flat = cotangent.detach().cpu().numpy()
         first = flat[: fixed.first.size].reshape(fixed.first.shape)
         rest = flat[fixed.first.size :].copy()
@@ -226,7 +226,7 @@ class KernelPath(Path):
         self, record: Tensor, initial: Tensor
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         own, flat = record.detach().cpu().numpy(), initial.detach().cpu().numpy()
-        fixed = self.unrolled.first
+        fixed = self.fixed.first
         first = flat[: fixed.size].reshape(fixed.shape)
         return own[: self.inputs], own[self.inputs :], first, flat[fixed.size :].copy()
 

@@ -5,7 +5,7 @@ Arrays of a few thousand numbers are ruled by the cost of a call, and NumPy's is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -155,7 +155,7 @@ class Signals:
         self.first = self.signals[0]
         self.gradient = self._gathered(self.signals)
 
-    def _gathered(self, signals: list[FloatArray]) -> FloatArray:
+    def _gathered(self, signals: Sequence[FloatArray]) -> FloatArray:
         parts = [signals[0].sum(axis=1)]
         for signal, value in zip(signals[1:], self.values, strict=True):
             parts += [(signal @ value.T).ravel(), signal.sum(axis=1)]
@@ -209,6 +209,6 @@ class Signals:
 
 
 def _softmax(scores: FloatArray) -> FloatArray:
-    powers = np.exp(scores - scores.max(axis=0))
+    powers: FloatArray = np.exp(scores - scores.max(axis=0))
     powers /= powers.sum(axis=0)
     return powers

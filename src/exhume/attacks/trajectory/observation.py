@@ -15,7 +15,7 @@ from exhume.training.objective import Objective
 
 
 class Observation(ABC):
-    """A map of θ (P,) to the m numbers that an adversary sees, with both products of its Jacobian."""
+    """A map of θ (P,) to the m numbers that an adversary sees, and its Jacobian's products."""
 
     @abstractmethod
     def value(self, theta: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class Scores(Observation):
 
     def jvp(self, theta: Tensor, tangent: Tensor) -> Tensor:
         """Return the scores' change to first order."""
-        _, moved = torch.func.jvp(self._seen, (theta,), (tangent,))
+        moved: Tensor = torch.func.jvp(self._seen, (theta,), (tangent,))[1]
         return moved
 
     def vjp(self, theta: Tensor, cotangent: Tensor) -> Tensor:

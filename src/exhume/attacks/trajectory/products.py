@@ -119,9 +119,10 @@ class AutogradFamily(LossFamily):
 
 
 class AutogradLoss(StepLoss):
-    """The mean loss L of a batch. Its second derivative in (θ, record) together is symmetric:
+    """The mean loss of a batch.
 
-    both products are one backward pass through the graph of the gradient.
+    Its second derivative in (θ, record) together is symmetric: both products are one backward pass
+    through the graph of the gradient.
     """
 
     def __init__(self, objective: Objective, known: Known, record: Tensor) -> None:

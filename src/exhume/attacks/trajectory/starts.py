@@ -1,4 +1,4 @@
-"""Where to start, and with which label: records whose simulated traces resemble the observed one."""
+"""Where to start, and with which label: records whose simulated trace resembles the observed."""
 
 from __future__ import annotations
 
@@ -98,5 +98,6 @@ def _drawn(
 
 
 def _cosines(rows: Tensor, vector: Tensor) -> Tensor:
-    lengths = rows.norm(dim=1) * vector.norm()
-    return (rows @ vector) / lengths.clamp_min(1e-300)
+    lengths: Tensor = rows.norm(dim=1) * vector.norm()
+    cosines: Tensor = (rows @ vector) / lengths.clamp_min(1e-300)
+    return cosines

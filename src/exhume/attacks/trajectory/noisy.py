@@ -1,0 +1,135 @@
+"""Inversion of a release with known noise: the most probable record, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from exhume.arrays import FloatArray
+from exhume.attacks.trajectory.gauss_newton import Budget, Problem, Solution, gauss_newton
+from exhume.attacks.trajectory.prior import Prior, SeenThroughPrior
+from exhume.attacks.trajectory.unrolled import Unrolled
+from exhume.defences.base import Blurring, Defence
+from exhume.mechanism import Mechanism
+from exhume.records import Records
+from exhume.training.network import Training
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The most probable record (R,) under one label, and how well it explains the release.
+
+    ``misfit`` is the residual's mean square in units of the noise (about 1 where it explains),
+    ``cost`` the negative log posterior up to a constant, ``variance`` the mean posterior variance
+    of an entry to first order.
+    """
+
+    record: Tensor
+    misfit: float
+    cost: float
+    variance: float
+    iterations: int
+
+
+def noise_deviation(
+    mechanism: Mechanism | None, training: Training, fixed_set: Records, unrolled: Unrolled
+) -> Tensor | None:
+    """Return the deviation (m,) of the release's noise as the mechanism states it, None without.
+
+    What blurring defences add is known. The noise of DP-GD passes through the training: its size is
+    measured in a few noisy trainings without the record, a layer at a time.
+    """
+    blur = _blurred(mechanism, len(fixed_set) + 1)
+    seen = unrolled.observation.value(unrolled.base)
+    variance = torch.full_like(seen, blur**2)
+    if training.clipping is not None and training.clipping.noise_multiplier > 0:
+        variance += _trained_noise(training, fixed_set, unrolled)
+    return variance.sqrt() if bool((variance > 0).all()) else None
+
+
+def _blurred(mechanism: Mechanism | None, records: int) -> float:
+    total = 0.0
+    while isinstance(mechanism, Defence):
+        if isinstance(mechanism, Blurring):
+            total += mechanism.deviation(records) ** 2
+        mechanism = mechanism.inner
+    inner = getattr(mechanism, "inner", None)
+    return math.hypot(math.sqrt(total), _blurred(inner, records) if inner is not None else 0.0)
+
+
+def _trained_noise(training: Training, fixed_set: Records, unrolled: Unrolled) -> Tensor:
+    objective = training.objective("float64")
+    rng = np.random.default_rng(0)
+    runs = []
+    for _ in range(4):
+        theta = training.run(objective, fixed_set, rng=rng).to(unrolled.initial.dtype)
+        runs.append(unrolled.observation.value(theta))
+    gaps = torch.stack(runs)
+    squares = (gaps - gaps.mean(dim=0)).square().sum(dim=0) / (len(runs) - 1)
+    if len(squares) != sum(objective.sizes):
+        return squares.mean().expand_as(squares)
+    parts = torch.split(squares, objective.sizes)
+    return torch.cat([part.mean().expand_as(part) for part in parts])
+
+
+def most_probable(
+    problem: Problem, prior: Prior, noise: Tensor, start: Tensor, *, iterations: int
+) -> Posterior:
+    """Fit release and prior together from ``start`` (R,), with the label held as it is there."""
+    exact = SeenThroughPrior(problem.exact, prior, noise)
+    rough = SeenThroughPrior(problem.rough, prior, noise)
+    entries = exact.entries
+    free = problem.free.clone()
+    free[entries:] = False
+    unbound = torch.full_like(start, math.inf)
+    observed = torch.cat([problem.observed / noise, torch.zeros_like(start[:entries])])
+    whitened = replace(
+        problem,
+        exact=exact,
+        rough=rough,
+        observed=observed,
+        free=free,
+        low=-unbound,
+        high=unbound,
+        scale=math.sqrt(len(noise)),
+    )
+    budget = Budget(
+        iterations=iterations, directions=24, far_directions=24, tolerance=0.0, quantile=1.0
+    )
+    begin = exact.whitened(start)
+    # From the mean outwards: a start far from it would have to be forgotten first.
+    begin[:entries] *= 0.3
+    found = gauss_newton(whitened, begin, budget)
+    return _posterior(exact, found, len(noise))
+
+
+def _posterior(exact: SeenThroughPrior, found: Solution, count: int) -> Posterior:
+    misfit = float(found.residual[:count].square().mean())
+    variance = exact.prior.variance()
+    if found.triplets is not None:
+        # Each resolved direction's variance shrinks from 1 to 1/s², s² counting the prior's own 1.
+        shares = 1.0 - 1.0 / found.triplets.values.square().clamp_min(1.0)
+        right = found.triplets.right[: exact.entries]
+        moved = torch.stack([exact.prior.root(column) for column in right.T])
+        variance -= float((shares * moved.square().sum(dim=1)).sum()) / exact.entries
+    return Posterior(
+        exact.record(found.record),
+        misfit,
+        0.5 * float(found.residual.square().sum()),
+        max(variance, 0.0),
+        len(found.history) - 1,
+    )
+
+
+def explains(posterior: Posterior, count: int) -> bool:
+    """Tell whether the residual is what the noise alone would leave, within five deviations."""
+    return posterior.misfit <= 1.0 + 5.0 * math.sqrt(2.0 / count)
+
+
+def clipped(record: FloatArray, value_range: tuple[float, float] | None) -> FloatArray:
+    """Return the record within its range."""
+    return record if value_range is None else np.clip(record, *value_range)
