@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from exhume.config.base import Count, Positive, Table
 from exhume.config.release import NetworkReleaseTable, ReleaseTable
@@ -59,7 +59,12 @@ class TrainingTable(Table):
         return self
 
 
+Columns = tuple[Annotated[int, Field(ge=0)], ...]
 Half = Literal["upper-half", "lower-half", "left-half", "right-half"]
+
+
+def _columns_or_half(value: object) -> str:
+    return "half" if isinstance(value, str) else "columns"
 
 
 class KnowledgeTable(Table):
@@ -73,7 +78,10 @@ class KnowledgeTable(Table):
     """
 
     labels: bool = False
-    attributes: tuple[Annotated[int, Field(ge=0)], ...] | Half = ()
+    attributes: Annotated[
+        Annotated[Columns, Tag("columns")] | Annotated[Half, Tag("half")],
+        Discriminator(_columns_or_half),
+    ] = ()
     fixed_set: Path | None = None
     shadow_targets: Path | None = None
     record_shape: tuple[Count, ...] | None = None

@@ -69,12 +69,15 @@ def _anchor(table: Any, key: str, folder: Path) -> None:
         table[key] = folder / table[key]
 
 
+_TAGS = ("linear", "network", "columns", "half")
+"""Where pydantic says which of several kinds it took a value for; they are no key of the file."""
+
+
 def _explained(error: ValidationError) -> str:
     """One line: the first thing that is wrong, which key, which value, and how many more."""
     errors = error.errors()
     first = errors[0]
-    # The kinds of model are pydantic's own word for a choice: they are no key of the file.
-    keys = [str(part) for part in first["loc"] if part not in ("linear", "network")]
+    keys = [str(part) for part in first["loc"] if part not in _TAGS]
     where = ".".join(keys).removeprefix("setting.0.") or "the file"
     if first["type"] == "extra_forbidden":
         text = f"unknown key {where!r}"
