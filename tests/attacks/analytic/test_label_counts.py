@@ -74,40 +74,36 @@ class TestBatches:
         assert np.abs(found.counts - expected).sum() <= 2 * np.ceil(len(wanted) / 16)
         np.testing.assert_array_equal(found.labels, np.repeat(np.arange(10), found.counts))
 
-    def test_mostly_exact_where_untrained(self) -> None:
-        step, exact = image_step(64), []
-        for seed in range(20):
-            data = image_batch(16, seed)
-            release = step.publish(data, rng=np.random.default_rng(0))
-            found = infer_labels(release, known(step), rng=np.random.default_rng(0))
-            exact.append(sorted(data.labels.tolist()) == found.labels.tolist())
-        assert np.mean(exact) >= 0.8
-
-    def test_a_trained_network_needs_labelled_records(self) -> None:
-        """A trained model answers each class differently: the mean answer alone misleads."""
-        step, wrong = trained(40), {"labelled": 0, "unlabelled": 0}
-        for seed in range(15):
+    @pytest.mark.parametrize("count", [4, 16, 60])
+    def test_exact_where_untrained(self, count: int) -> None:
+        step = image_step(64)
+        for seed in range(5):
             rng = np.random.default_rng(seed)
-            data = REST.take(rng.choice(len(REST), 12, replace=False))
-            release = step.publish(data, rng=rng)
-            for name, shadow in (("labelled", SHADOW), ("unlabelled", Records(SHADOW.x))):
-                found = infer_labels(release, known(step, shadow), rng=rng)
-                true = np.bincount(data.labels, minlength=10)
-                wrong[name] += int(np.abs(found.counts - true).sum()) // 2
-        assert wrong["labelled"] < 0.2 * 15 * 12
-        assert wrong["labelled"] < wrong["unlabelled"]
+            data = REST.take(rng.choice(len(REST), count, replace=False))
+            found = infer_labels(step.publish(data, rng=rng), known(step), rng=rng)
+            assert found.labels.tolist() == sorted(data.labels.tolist())
+            assert found.confidence > 0.9
 
-    def test_confidence_goes_with_being_right(self) -> None:
-        step, right, confidence = image_step(64), [], []
-        for seed in range(20):
-            data = image_batch(48, seed)
-            release = step.publish(data, rng=np.random.default_rng(0))
-            found = infer_labels(release, known(step, None), rng=np.random.default_rng(0))
-            right.append(sorted(data.labels.tolist()) == found.labels.tolist())
+    @pytest.mark.parametrize(("shadow", "worst"), [(SHADOW, 0.3), (Records(SHADOW.x), 0.4)])
+    def test_a_trained_network_tells_less_and_says_so(self, shadow: Records, worst: float) -> None:
+        """Right to two thirds and more; blindly drawn labels of ten classes get about half."""
+        step, wrong, confidence = trained(20), 0, []
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            data = REST.take(rng.choice(len(REST), 16, replace=False))
+            found = infer_labels(step.publish(data, rng=rng), known(step, shadow), rng=rng)
+            true = np.bincount(data.labels, minlength=10)
+            wrong += int(np.abs(found.counts - true).sum()) // 2
             confidence.append(found.confidence)
-        assert 0.0 <= min(confidence) <= max(confidence) <= 1.0
-        sure = np.array(confidence) > 0.5
-        assert np.array(right)[sure].all()
+        assert wrong / 160 < worst
+        assert max(confidence) < 0.6
+
+    def test_without_own_records_it_is_less_sure(self) -> None:
+        step, data = image_step(64), image_batch(6)
+        release = step.publish(data, rng=np.random.default_rng(0))
+        found = infer_labels(release, known(step, None), rng=np.random.default_rng(0))
+        assert found.counts.sum() == 6
+        assert found.confidence <= 0.5
 
 
 class TestRefusals:

@@ -12,10 +12,8 @@ from exhume.attacks.analytic.observed import Observed, single_step
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.release import Gradient, Release, Update
-from exhume.training.gradient import GradientStep, gradient_step, public_parameters
+from exhume.training.gradient import GradientStep, gradient_step
 from exhume.training.model import Label
-
-_NOISE_RECORDS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +22,7 @@ class Labels:
 
     ``labels`` (B,) in the order of the classes; ``counts`` (classes,) how often each occurs;
     ``estimates`` (classes,) the same before rounding; ``confidence`` in [0, 1] falls to 0 where an
-    estimate lies half-way between two counts.
+    estimate lies half-way between two counts, or is known too badly to tell them apart.
     """
 
     labels: Array
@@ -36,10 +34,12 @@ class Labels:
 def infer_labels(release: Release, knowledge: Knowledge, *, rng: np.random.Generator) -> Labels:
     """Return the labels of the batch; known members (the fixed set) are counted among them.
 
-    The bias gradient of class c is the batch's mean of p_c less the share of class c (Zhao et al.
-    2020 for one record; Geng et al. 2021, Wainakh et al. 2022 for batches). The means of p are
-    those of the adversary's own records at the public parameters, a class at a time where they
-    have labels (a trained model answers each class differently), else of noise in the value range.
+    One record: the only class with a negative bias gradient (Zhao et al. 2020). A batch: the last
+    layer's gradient is a mean over records of (p − e_y)[h, 1], with p the answer and h what enters
+    the layer, and counts are a sum over records of e_y. So a linear map fitted on the adversary's
+    own records, one at a time, reads the counts of any batch off its gradient (Geng et al. 2021 and
+    Wainakh et al. 2022 estimate p and h by their means). Own records without labels are given
+    random ones; where there are none at all, noise in the value range takes their place.
     """
     step = gradient_step(knowledge.training)
     if step is None or step.classes is None:
@@ -49,11 +49,20 @@ def infer_labels(release: Release, knowledge: Knowledge, *, rng: np.random.Gener
         raise InputError(gradients)
     assert isinstance(release, Gradient | Update)
     bias = _last_bias(step, gradients)
-    if release.batch_size == 1:
-        return _labels(step.classes, np.maximum(-np.sign(bias), 0.0), 1, _lone(bias))
-    answers = mean_answers(step, knowledge, rng)
-    estimates = _shares(bias, answers) * release.batch_size
-    return _labels(step.classes, estimates, release.batch_size, None)
+    total = release.batch_size
+    if total == 1:
+        estimates: FloatArray = np.zeros(len(bias))
+        estimates[np.argmin(bias)] = 1.0
+        return _labels(step.classes, estimates, 1, _lone(bias))
+    from exhume.attacks.analytic.counts import fitted_counts
+
+    estimates, deviation = fitted_counts(step, gradients, knowledge, total, rng)
+    certainty = _certainty(estimates, deviation)
+    own = knowledge.shadow_targets
+    if own is None or own.y is None:
+        # Made-up labels leave the fit's own error too small.
+        certainty *= 0.5
+    return _labels(step.classes, estimates, total, certainty)
 
 
 def single_label(observed: Observed) -> Label | None:
@@ -68,61 +77,28 @@ def single_label(observed: Observed) -> Label | None:
     return classes[int(np.argmin(bias))]
 
 
-def mean_answers(step: GradientStep, knowledge: Knowledge, rng: np.random.Generator) -> FloatArray:
-    """Return mean probabilities (classes, classes), a row for each label a record may have."""
-    from scipy.special import softmax
-
-    parameters = public_parameters(knowledge)
-    if parameters is None or step.classes is None:
-        raise InputError("the parameters at which the gradient was taken are not known")
-    x, y = _own_records(knowledge, rng)
-    import torch
-
-    objective = step.objective("float64")
-    with torch.no_grad():
-        scores = objective.scores(objective.flat(parameters), objective.tensor(x))
-    chances = softmax(scores.cpu().numpy(), axis=1)
-    rows = np.tile(chances.mean(axis=0), (len(step.classes), 1))
-    for c, label in enumerate(step.classes):
-        own = np.zeros(0, dtype=bool) if y is None else np.asarray(y == label)
-        if own.sum() >= 3:
-            rows[c] = chances[own].mean(axis=0)
-    return rows
-
-
-def _own_records(knowledge: Knowledge, rng: np.random.Generator) -> tuple[FloatArray, Array | None]:
-    pool = knowledge.shadow_targets
-    if pool is not None and len(pool):
-        return np.asarray(pool.x, dtype=np.float64), pool.y
-    low, high = knowledge.value_range or (-1.0, 1.0)
-    return rng.uniform(low, high, (_NOISE_RECORDS, *knowledge.record_shape)), None
-
-
-def _shares(bias: FloatArray, answers: FloatArray) -> FloatArray:
-    """Solve bias = Σ_y share_y (answers_y − e_y) for shares ≥ 0 that add up to 1."""
-    from scipy.optimize import nnls
-
-    system = (answers - np.eye(len(bias))).T
-    # The rows of the system add up to 0: the sum of the shares takes the lost equation's place.
-    rows = np.concatenate([system, np.ones((1, len(bias)))])
-    return np.asarray(nnls(rows, np.append(bias, 1.0))[0])
-
-
 def _labels(
-    classes: tuple[Label, ...], estimates: FloatArray, total: int, confidence: float | None
+    classes: tuple[Label, ...], estimates: FloatArray, total: int, confidence: float
 ) -> Labels:
-    counts = np.floor(estimates + 1e-9).astype(np.int64)
-    rest = estimates - counts
-    order = np.argsort(-rest, kind="stable")
-    missing = total - int(counts.sum())
-    for i in range(abs(missing)):
-        which = order[i % len(order)] if missing > 0 else _most(counts, estimates)
-        counts[which] += 1 if missing > 0 else -1
-    if confidence is None:
-        off = float(np.abs(estimates - counts).max())
-        confidence = float(np.clip(1.0 - 2.0 * off, 0.0, 1.0))
-    labels = np.repeat(np.asarray(classes), counts)
-    return Labels(labels, counts, estimates, confidence)
+    """Round by the largest remainders, so that the counts add up to the batch."""
+    counts = np.maximum(np.floor(estimates), 0.0).astype(np.int64)
+    for _ in range(abs(total - int(counts.sum()))):
+        if counts.sum() < total:
+            counts[np.argmax(estimates - counts)] += 1
+        else:
+            counts[_most(counts, estimates)] -= 1
+    return Labels(np.repeat(np.asarray(classes), counts), counts, estimates, confidence)
+
+
+def _certainty(estimates: FloatArray, deviation: FloatArray) -> float:
+    """Return the chance that every estimate lies nearest to its own count."""
+    near = np.round(estimates)[:, None] + np.arange(-3, 4)
+    size = np.maximum(deviation, 1e-6)[:, None]
+    logs = -0.5 * ((estimates[:, None] - near) / size) ** 2
+    chance = np.exp(logs - logs.max(axis=1, keepdims=True))
+    chance[near < 0] = 0.0
+    best = chance.max(axis=1) / np.maximum(chance.sum(axis=1), 1e-300)
+    return float(np.prod(best))
 
 
 def _most(counts: Array, estimates: FloatArray) -> int:
