@@ -148,7 +148,11 @@ def disjoint(shadows: Records, fixed_set: Records) -> tuple[Records, int]:
 @lru_cache(maxsize=16)
 def shapes(network: Network) -> Mapping[str, tuple[int, ...]]:
     """Return the shape of every parameter of a network, built once."""
-    return network.parameter_shapes()
+    import torch
+
+    # Building draws parameters from PyTorch's global stream, which is not ours to move.
+    with torch.random.fork_rng(devices=[]):
+        return network.parameter_shapes()
 
 
 def _matching(

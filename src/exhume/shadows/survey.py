@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
 
 from exhume.shadows.cache import Cache, Entry
 from exhume.shadows.sealed import about
+
+_MODELS = re.compile(r"(\d+) shadow models")
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,7 @@ def survey(cache: Cache) -> list[Shelf]:
 
 def _shelf(name: str, files: list[Entry]) -> Shelf:
     said = [about(file.path) for file in files]
-    counts = [int(text.split()[0]) for text in said if text.endswith(" shadow models")]
-    models = [int(text.split()[-3]) for text in said if text.startswith("a reconstructor of ")]
-    if models:
-        content = f"a reconstructor of {models[0]:,} shadow models"
-    else:
-        content = f"{sum(counts):,} shadow models"
+    counts = [int(found[1]) for text in said if (found := _MODELS.fullmatch(text))]
+    other = [text for text in said if text.startswith("from ")]
+    content = other[0] if other else f"{sum(counts):,} shadow models"
     return Shelf(name, content, sum(file.size for file in files), max(file.used for file in files))

@@ -131,7 +131,7 @@ def taught_by(order: Order, attack: Reconstructor, value_range: Range | None) ->
         shelf,
         "phi",
         lambda: trained(shadows, fitting).arrays(),
-        about=f"a reconstructor of {len(shadows)} shadow models",
+        about=f"from {len(shadows)} shadow models",
         wait=True,
     )
     assert kept is not None

@@ -54,7 +54,8 @@ class Phi:
 
     def module(self, device: str = "cpu") -> torch.nn.Module:
         """Return the network with what it learned."""
-        module = self.network.build().to(device)
+        with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
+            module = self.network.build().to(device)
         # Copies: arrays out of a file may be read-only, which PyTorch can't express.
         module.load_state_dict({n: torch.tensor(np.array(a)) for n, a in self.state.items()})
         return module.eval()
@@ -103,8 +104,9 @@ def standardised(differences: Array, inputs: int) -> Standard:
     rows = plain(differences)
     values, vectors = np.linalg.eigh((rows @ rows.T).astype(np.float64))
     kept = np.argsort(values)[::-1][:inputs]
-    sizes = np.sqrt(np.maximum(values[kept], 1e-12 * max(values.max(), 1e-300)))
+    # What is left of a direction that no shadow model has is rounding errors: it counts nothing.
+    sizes = np.where(values[kept] > 1e-5 * values.max(), np.sqrt(np.abs(values[kept])), np.inf)
     directions = (vectors[:, kept] / sizes).T.astype(np.float32) @ rows
-    # Components as large as single coordinates are, the first ones larger.
-    factor = np.float32(np.sqrt(len(rows)) / max(float(sizes[0]), 1e-300))
-    return Standard(mean, scale, directions * factor * np.float32(np.sqrt(len(kept)) / 4))
+    # As large on average as the coordinates were.
+    factor = np.sqrt(len(kept) * len(rows) / max(float(np.maximum(values, 0.0).sum()), 1e-300))
+    return Standard(mean, scale, directions * np.float32(factor))
