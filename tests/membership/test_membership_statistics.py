@@ -17,8 +17,10 @@ from exhume.membership import (
     membership_game,
 )
 from exhume.metrics import clopper_pearson
+from exhume.models import MLP
 from exhume.models.initialise import Initialisation
 from exhume.training import Clipping
+from exhume.training.gradient import GradientStep
 
 IMAGES = pictures()
 ATTACKS = (Retraining(), NearestMean(8), ShadowModels(16), ByReconstruction(GLMAttack()))
@@ -156,6 +158,14 @@ class TestNetworks:
     def test_a_training_that_can_be_repeated_hides_nothing(self):
         result = membership_game(network(), self.fixed, self.pairs, Retraining(), trials=40, rng=0)
         assert result.accuracy.successes == 40
+
+    def test_a_batch_s_gradient_tells_who_is_in_it(self):
+        """What federated learning sends is a release like any other."""
+        step = GradientStep(MLP((7, 7), 10, hidden=(8,)), tuple(range(10)))
+        for attack in (Retraining(), NearestMean(2), ShadowModels(8)):
+            result = membership_game(step, self.fixed, self.pairs[:4], attack, trials=40, rng=0)
+            assert result.accuracy.successes == 40
+            assert result.ceiling is None
 
     def test_an_unknown_initialisation_hides_less_than_all(self):
         secret = network(initial=Initialisation(seed=None), epochs=10)
