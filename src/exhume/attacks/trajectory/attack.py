@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from exhume.attacks.base import Attack
-from exhume.defences.base import Blurring, Defence, undefended
+from exhume.attacks.trajectory.problem import Problem, problem_of, unfit, unfolded
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction
-from exhume.release import Release, Weights
-from exhume.training.network import Training
-
-if TYPE_CHECKING:
-    from exhume.attacks.trajectory.inversion import Problem
+from exhume.reconstruction import Reconstruction, Status
+from exhume.release import Release
 
 
 @dataclass(frozen=True)
@@ -25,35 +21,31 @@ class TrajectoryInversion(Attack):
     """Solves θ(x) = θ*: what training on the fixed set and x would have ended in is simulated.
 
     The adversary is Balle et al. 2022's informed one, who knows every record but one, the training
-    algorithm and its initialisation; no shadow model is trained. A target whose residual stays high
-    is tried again from other starts and with other labels, ``retries`` times. ``iterations`` is a
-    limit for each try, a few simulations each.
+    algorithm and its initialisation; no shadow model is trained. Fully connected networks under
+    gradient descent are simulated many at a time: a target whose residual stays high is tried again
+    from other starts and with other labels, ``retries`` times of at most ``iterations`` steps. What
+    is still open then, and every other training that can be repeated, is left to Gauss–Newton
+    through the unrolled training, with at most ``jacobians`` linearisations (0: never).
     """
 
     iterations: int = 60
     retries: int = 3
+    jacobians: int = 60
     name: ClassVar[str] = "trajectory-inversion"
 
     def __post_init__(self) -> None:
-        if self.iterations < 1 or self.retries < 0:
+        if self.iterations < 1 or self.retries < 0 or self.jacobians < 0:
             raise InputError(
-                "iterations must be at least 1 and retries at least 0, "
-                f"got {self.iterations} and {self.retries}"
+                "iterations must be at least 1, retries and jacobians at least 0, "
+                f"got {self.iterations}, {self.retries} and {self.jacobians}"
             )
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
-        """Ask for weights, the training that they are from, its start, and all other records."""
-        if not isinstance(release, Weights):
-            return "takes the weights of a network, nothing else"
-        training = None if knowledge.training is None else undefended(knowledge.training)
-        if not isinstance(training, Training):
-            return "needs the training of a network (knowledge.training)"
-        return (
-            _unknown(training, knowledge)
-            or _unreadable(knowledge)
-            or training.objective().mismatch(release.parameters)
-            or _unsupported(training, knowledge)
-        )
+        """Ask for weights or answers, the training behind them, its start, all other records."""
+        reason = unfit(release, knowledge)
+        if reason is None and not self.jacobians:
+            reason = unfolded(release, knowledge)
+        return reason
 
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
@@ -66,81 +58,77 @@ class TrajectoryInversion(Attack):
         knowledge: Sequence[Knowledge],
         rngs: Sequence[np.random.Generator],
     ) -> list[Reconstruction]:
-        from exhume.attacks.trajectory.inversion import invert
-
-        groups: dict[tuple[int, int, int], list[int]] = {}
-        for i, known in enumerate(knowledge):
-            key = (id(known.training), id(known.fixed_set), id(known.initial))
-            groups.setdefault(key, []).append(i)
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for i, (release, known) in enumerate(zip(releases, knowledge, strict=True)):
+            shared = (id(known.training), id(known.fixed_set), id(known.initial))
+            kind = (type(release), known.target_weight, unfolded(release, known) is None)
+            groups.setdefault((*shared, *kind), []).append(i)
         results: dict[int, Reconstruction] = {}
         for members in groups.values():
-            problem = self._problem(knowledge[members[0]])
-            found = invert(
-                problem,
+            found = self._group(
                 [releases[i] for i in members],
                 [knowledge[i] for i in members],
-                iterations=self.iterations,
-                retries=self.retries,
+                [rngs[i] for i in members],
             )
             results.update(zip(members, found, strict=True))
         return [results[i] for i in range(len(releases))]
 
-    def _problem(self, knowledge: Knowledge) -> Problem:
-        from exhume.attacks.trajectory.certificate import Given
-        from exhume.attacks.trajectory.inversion import Problem
+    def _group(
+        self,
+        releases: Sequence[Release],
+        knowledge: Sequence[Knowledge],
+        rngs: Sequence[np.random.Generator],
+    ) -> list[Reconstruction]:
+        """Answer releases of one training and fixed set."""
+        problem = problem_of(knowledge[0])
+        fallback = _Fallback(problem, self.jacobians)
+        if unfolded(releases[0], knowledge[0]) is not None:
+            return [fallback.invert(*one) for one in zip(releases, knowledge, rngs, strict=True)]
+        from exhume.attacks.trajectory.inversion import invert
 
-        assert knowledge.training is not None
-        assert knowledge.fixed_set is not None
-        training, fixed_set, variance = knowledge.training, knowledge.fixed_set, 0.0
-        while isinstance(training, Defence):
-            assert isinstance(training, Blurring)
-            variance += training.deviation(len(fixed_set) + 1) ** 2
-            fixed_set = training.prepared(fixed_set)
-            training = training.inner
-        assert isinstance(training, Training)
-        if knowledge.initial is not None:
-            theta = training.objective("float64").flat(knowledge.initial).numpy()
-            training = replace(training, initial=Given(theta=theta))
-        return Problem(training, fixed_set, float(np.sqrt(variance)))
-
-
-def _unknown(training: Training, knowledge: Knowledge) -> str | None:
-    """Name the first thing that is missing to repeat the training."""
-    if knowledge.fixed_set is None or len(knowledge.fixed_set) == 0:
-        return "needs every other training record (knowledge.fixed_set)"
-    if knowledge.fixed_set.y is None:
-        return "needs the labels of the fixed set"
-    if not training.initial.known and knowledge.initial is None:
-        return "needs the initial parameters: a known seed, or knowledge.initial"
-    if training.batches is not None and not training.batches.known:
-        return "needs the order of the mini-batches"
-    if knowledge.initial is not None:
-        return training.objective().mismatch(knowledge.initial)
-    return None
-
-
-def _unreadable(knowledge: Knowledge) -> str | None:
-    """Say which defence on the way hides the training, or return None."""
-    mechanism = knowledge.training
-    while isinstance(mechanism, Defence):
-        if not isinstance(mechanism, Blurring):
-            return f"does not see through the defence {mechanism.name!r}"
-        mechanism = mechanism.inner
-    return None
-
-
-def _unsupported(training: Training, knowledge: Knowledge) -> str | None:
-    from exhume.training.folded import unfoldable
-
-    if knowledge.record_shape != training.network.record_shape:
-        return (
-            f"a record has shape {knowledge.record_shape}, "
-            f"the network takes {training.network.record_shape}"
+        found = invert(
+            problem, releases, knowledge, iterations=self.iterations, retries=self.retries
         )
-    if knowledge.target_weight != 1.0:
-        return f"takes a target of weight 1, got {knowledge.target_weight}"
-    if training.classes is None and knowledge.labels is None:
-        return "needs the response of the target of a regression (knowledge.labels)"
-    if knowledge.labels is not None and len(knowledge.labels) != 1:
-        return f"rebuilds one record, got {len(knowledge.labels)} labels"
-    return unfoldable(training)
+        for i, one in enumerate(found):
+            if one.status is Status.NOT_CONVERGED and self.jacobians:
+                other = fallback.invert(releases[i], knowledge[i], rngs[i])
+                found[i] = _better(one, other)
+        return found
+
+
+class _Fallback:
+    """Gauss–Newton through the unrolled training, prepared once for all who need it."""
+
+    def __init__(self, problem: Problem, jacobians: int) -> None:
+        self.problem, self.jacobians = problem, jacobians
+        self.prepared: object = None
+
+    def invert(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        from exhume.attacks.trajectory import general
+        from exhume.seeds import stream
+
+        effort = general.Effort(jacobians=self.jacobians)
+        known = self.problem.known_to(knowledge)
+        if not isinstance(self.prepared, general.Prepared):
+            # A stream of its own: what is shared must not depend on who came first.
+            shared = stream(0, "trajectory-inversion", "references")
+            self.prepared = general.prepare(release, known, shared, effort=effort)
+        return general.invert(release, known, rng, effort=effort, prepared=self.prepared)
+
+
+def _better(one: Reconstruction, other: Reconstruction) -> Reconstruction:
+    """Return the answer that explains more, with what both took."""
+    residuals = [float(each.stats.get("relative_residual", np.inf)) for each in (one, other)]
+    chosen, left = (other, one) if residuals[1] < residuals[0] else (one, other)
+    stats = {**left.stats, **chosen.stats, "fallback": chosen is other}
+    return Reconstruction(
+        chosen.samples,
+        chosen.status,
+        chosen.labels,
+        chosen.confidence,
+        chosen.error_estimate,
+        chosen.message,
+        stats,
+    )

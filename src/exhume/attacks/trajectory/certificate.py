@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from exhume.arrays import Array, FloatArray
+from exhume.arrays import FloatArray
 from exhume.attacks.trajectory.preconditioner import SignalSimulator
+from exhume.attacks.trajectory.problem import Given
 from exhume.errors import InputError
-from exhume.models.base import Network
-from exhume.models.initialise import Initialisation
 from exhume.records import Records
 from exhume.seeds import stream
 from exhume.training.network import Training
@@ -25,27 +24,6 @@ _NUDGE = 1e-6
 _ENGINE = {torch.float32: 3e-6, torch.float64: 1e-10}
 """Relative error of a simulated difference."""
 _RANK_ONE = 0.3
-
-
-@dataclass(frozen=True, eq=False)
-class Given(Initialisation):
-    """Parameters that the adversary has, flat, in the network's own order."""
-
-    theta: Array = ()  # type: ignore[assignment]
-
-    @property
-    def known(self) -> bool:
-        """Always."""
-        return True
-
-    def draw(self, network: Network, rng: np.random.Generator) -> dict[str, FloatArray]:
-        """Return the given parameters by name."""
-        found, start = {}, 0
-        for name, shape in network.parameter_shapes().items():
-            size = int(np.prod(shape))
-            found[name] = np.asarray(self.theta[start : start + size]).reshape(shape).copy()
-            start += size
-        return found
 
 
 @dataclass(frozen=True)

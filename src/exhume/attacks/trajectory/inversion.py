@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,10 +12,10 @@ from exhume.attacks.trajectory.certificate import Dynamics, contradiction, dynam
 from exhume.attacks.trajectory.labels import simulate_probes
 from exhume.attacks.trajectory.multisecant import Box
 from exhume.attacks.trajectory.preconditioner import Preconditioner, SignalSimulator
+from exhume.attacks.trajectory.problem import Problem
 from exhume.attacks.trajectory.schedule import Engine, Goal, Trail, attempt
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Stat, Status
-from exhume.records import Records
 from exhume.release import Release, Weights
 from exhume.training.network import Training
 
@@ -26,15 +25,6 @@ _MARGIN = 0.02
 """How far out of the known range the search may go, in units of the range."""
 _CERTIFIED = 1e-3
 _HOPELESS = 0.9
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """A training that can be repeated, its known records, and the noise on what it released."""
-
-    training: Training
-    fixed_set: Records
-    deviation: float
 
 
 def invert(

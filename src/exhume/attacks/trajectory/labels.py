@@ -2,8 +2,8 @@
 
 A few records of every class of the fixed set are simulated as if they were the target; all targets
 are compared with them. Three kinds of evidence add up: the cosine of the whole differences, that of
-the layers above the first, and that of the hidden signal, read where the fixed set can't mask it: outside the span of its inputs and in
-the directions in which they vary least.
+the layers above the first, and that of the hidden signal, read where the fixed set can't mask it:
+outside the span of its inputs and in the directions in which they vary least.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Pursuit:
         if not np.isfinite(difference).all():
             self.radius *= 0.25
             return
-        self.points.append((self.x, difference))
+        self.points = [*self.points[1 - 2 * _MEMORY :], (self.x, difference)]
         scale = self._fitted(difference) if self.scaled else 1.0
         residual = self._relative(difference, scale)
         if residual < self.residual:
@@ -194,6 +194,8 @@ def pursue(
                 one.look_around(found.differences[part])
             else:
                 one.absorb(found.differences[end - 1], found.signals[end - 1])
+            if one.done:
+                one.points.clear()
         _propose([one for one in active if not one.done], preconditioner)
 
 

@@ -118,7 +118,7 @@ class Preconditioner:
         return float(np.sqrt(total / self.nominal.basis.shape[0]))
 
     def responses(self, signals: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each direction answers (k, rank, width), and what one outside does (k, width).
+        """Return each direction's answer (k, rank, width), and that of one outside (k, width).
 
         An entry is the change of the first layer's weights along a direction, for one unit of the
         input along it.
@@ -173,7 +173,9 @@ class Preconditioner:
             for tile in step.tiles:
                 found[at // window] += self._direction_blocks(step, tile, shape)
         members = np.bincount(np.arange(count) // window)
-        return window, found / self.nominal.tensor(members).view(-1, *[1] * len(shape))
+        return window, found / self.nominal.tensor(members.astype(np.float64)).view(
+            -1, *[1] * len(shape)
+        )
 
     def _direction_blocks(self, step: Step, tile: Tile, shape: tuple[int, ...]) -> Tensor:
         curvature = _score_curvature(step, tile, self.nominal)

@@ -102,8 +102,18 @@ class Trail:
         elif round_ == 1:
             plan = [(label, 0) for label in range(2, count)] or [(0, 4), (0, 5)]
         else:
-            plan = [(label, 2 * round_ + label) for label in range(min(3, count))]
+            first, second = self._by_residual()[:2] if count > 1 else (0, 0)
+            start = 3 * round_ - 3
+            plan = [(first, start), (first, start + 1), (first, start + 2), (second, round_)]
         return [self.set_out(label, start) for label, start in plan]
+
+    def _by_residual(self) -> list[int]:
+        """Return the labels' ranks of evidence, those that came closest first."""
+        reached = [
+            min((one.residual for one in self.pursuits if one.response == label), default=np.inf)
+            for label in self.labels
+        ]
+        return [int(rank) for rank in np.argsort(reached, kind="stable")]
 
     def finalists(self, fresh: Sequence[Pursuit]) -> list[Pursuit]:
         """Return which of the new pursuits go on."""
