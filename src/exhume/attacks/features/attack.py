@@ -155,7 +155,9 @@ def _undetermined(step: GradientStep, release: Gradient, knowledge: Knowledge) -
     assert layers is not None
     width = step.network.parameter_shapes()[layers.hidden][0]
     outputs = 1 if step.classes is None else len(step.classes) - 1
-    if width < dimension or width * outputs < count * dimension:
+    # A ReLU is silent on half of all inputs: only the other half of the units tell of one.
+    active = width // 2 if layers.activation is Activation.RELU else width
+    if active < dimension or active * outputs < count * dimension:
         return (
             f"{width} hidden units with {outputs} independent output(s) can't determine {count} "
             f"record(s) of {dimension} values: a wider network would be needed"

@@ -70,7 +70,7 @@ def _refined(moments: Moments, start: FloatArray) -> Decomposition:
         value, slope, _, _ = _loss(moments, flat.reshape(start.shape))
         return value, slope.ravel()
 
-    options = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-10}
+    options = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-9}
     found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options=options)
     directions = _unit_rows(found.x.reshape(start.shape))
     value, _, second, third = _loss(moments, directions)
@@ -83,14 +83,14 @@ def _loss(moments: Moments, raw: FloatArray) -> tuple[float, FloatArray, FloatAr
     norms = np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-300)
     u = raw / norms
     gram = u @ u.T
-    along2 = np.einsum("kab,ib->kia", moments.second, u)
-    along3 = np.einsum("kabc,ib,ic->kia", moments.third, u, u, optimize=True)
-    p = _weights(gram**2, np.einsum("kia,ia->ik", along2, u))
-    t = _weights(gram**3, np.einsum("kia,ia->ik", along3, u))
-    fitted = (p * np.einsum("kia,ia->ik", along2, u)).sum()
-    fitted += (t * np.einsum("kia,ia->ik", along3, u)).sum()
-    slope = 4.0 * (((p @ p.T) * gram) @ u - np.einsum("ik,kia->ia", p, along2))
-    slope += 6.0 * (((t @ t.T) * gram**2) @ u - np.einsum("ik,kia->ia", t, along3))
+    # u along the last index, then along the one before: (K, B, features).
+    along2 = moments.second @ u.T
+    along3 = ((moments.third @ u.T) * u.T).sum(axis=2)
+    seen2, seen3 = (along2 * u.T).sum(axis=1).T, (along3 * u.T).sum(axis=1).T
+    p, t = _weights(gram**2, seen2), _weights(gram**3, seen3)
+    fitted = float((p * seen2).sum() + (t * seen3).sum())
+    slope = 4.0 * (((p @ p.T) * gram) @ u - np.einsum("ik,kai->ia", p, along2))
+    slope += 6.0 * (((t @ t.T) * gram**2) @ u - np.einsum("ik,kai->ia", t, along3))
     slope = (slope - (slope * u).sum(axis=1, keepdims=True) * u) / norms
     return float(1.0 - fitted / total), slope / total, p, t
 

@@ -126,6 +126,9 @@ def _finished(
     found = residuals.argmin(axis=1) if head.response is Response.CLASSES else None
     known = labels if head.response is Response.NUMBERS else found
     scaled = with_norms(head, fit.features, residuals * search.count, known)
+    if not scaled.known:
+        # Norm 1 in the features' own units, not in those of the standardised head.
+        size = 1.0
     return RecoveredFeatures(
         features=scaled.features / size,
         labels=found,

@@ -13,13 +13,13 @@ from exhume.errors import InputError
 def projection_residual(features: FloatArray, recovered: FloatArray) -> float:
     """Return the mean over ``features`` (B, d) of ‖P⊥z‖/‖z‖, P⊥ off the span of ``recovered``.
 
-    Liu et al. 2024, section 5.1: "the average norm of projection from original features to the
-    orthogonal complement of the space spanned by reconstructed features", here of each feature at
-    norm 1. In [0, 1]; neither order, sign nor length of ``recovered`` (·, d) counts, nor which
-    feature is which within the span: compare ``matched_cosines``.
+    Liu et al. 2024, section 5.1 (Table 2): how much of each feature, taken at norm 1, the recovered
+    ones can't express. In [0, 1]; neither order, sign nor length of ``recovered`` (·, d) counts,
+    nor which feature is which within the span: compare ``matched_cosines``.
 
-    >>> projection_residual(np.eye(3)[:2], np.array([[2.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
-    0.0
+    >>> recovered = np.array([[2.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
+    >>> round(projection_residual(np.array([[1.0, 0.0, 1.0], [0.0, 5.0, 0.0]]), recovered), 6)
+    0.353553
     """
     _require_alike(features, recovered)
     left, sizes, _ = np.linalg.svd(_unit(recovered).T, full_matrices=False)

@@ -72,7 +72,7 @@ def _span(
     count: int,
     rng: np.random.Generator,
     *,
-    steps: int = 40,
+    steps: int = 20,
 ) -> FloatArray:
     """Orthogonal iteration on Σₖ Pₖ²: an orthonormal basis (d, count) of the features' span.
 
@@ -83,11 +83,13 @@ def _span(
     if chosen.span_order == 3:
         tilted = order.rest * (weights @ _unit(order.slopes))
     dimension = weights.shape[1]
-    basis = np.linalg.qr(rng.standard_normal((dimension, min(count + _EXTRA, dimension))))[0]
+    columns = min(count + _EXTRA, dimension)
+    drawn = rng.standard_normal((dimension, columns)) / np.sqrt(dimension)
+    basis = np.linalg.qr(np.concatenate([_unit(order.slopes), drawn], axis=1)[:, :columns])[0]
     for _ in range(steps):
         image = _squared(weights, tilted, basis)
         new = np.linalg.qr(image)[0]
-        settled = np.linalg.norm(new - basis @ (basis.T @ new)) < 1e-7
+        settled = np.linalg.norm(new - basis @ (basis.T @ new)) < 1e-4
         basis = new
         if settled:
             break
@@ -97,13 +99,22 @@ def _span(
 
 
 def _squared(weights: FloatArray, tilted: FloatArray, basis: FloatArray) -> FloatArray:
-    """Return Σₖ Pₖ Pₖ V for V = ``basis`` (d, r)."""
-    total = np.zeros_like(basis)
-    answers = weights @ basis
-    for column in tilted.T:
-        once = weights.T @ (column[:, None] * answers) / len(weights)
-        total += weights.T @ (column[:, None] * (weights @ once)) / len(weights)
-    return total
+    """Return Σₖ Pₖ Pₖ V for V = ``basis`` (d, r), the outputs side by side in blocks of rows."""
+    (width, dimension), (_, outputs), columns = weights.shape, tilted.shape, basis.shape[1]
+    once = np.zeros((dimension, outputs * columns))
+    for rows in _blocks(width):
+        answers = weights[rows] @ basis
+        spread = (tilted[rows, :, None] * answers[:, None, :]).reshape(-1, outputs * columns)
+        once += weights[rows].T @ spread
+    twice: FloatArray = np.zeros_like(basis)
+    for rows in _blocks(width):
+        back: FloatArray = (weights[rows] @ once).reshape(-1, outputs, columns)
+        twice += weights[rows].T @ np.einsum("mk,mkr->mr", tilted[rows], back)
+    return np.asarray(twice / width**2)
+
+
+def _blocks(width: int) -> list[slice]:
+    return [slice(begin, begin + _CHUNK) for begin in range(0, width, _CHUNK)]
 
 
 def _moments(projected: FloatArray, slopes: FloatArray, rest: FloatArray, chosen: Route) -> Moments:
@@ -128,8 +139,7 @@ def _moments(projected: FloatArray, slopes: FloatArray, rest: FloatArray, chosen
 def _third(projected: FloatArray, rest: FloatArray) -> FloatArray:
     width, count = projected.shape
     total = np.zeros((rest.shape[1], count, count, count))
-    for begin in range(0, width, _CHUNK):
-        rows = slice(begin, begin + _CHUNK)
+    for rows in _blocks(width):
         part, weight = projected[rows], rest[rows]
         pairs = (part[:, :, None] * part[:, None, :]).reshape(len(part), -1)
         scaled = (weight[:, :, None] * part[:, None, :]).reshape(len(part), -1)

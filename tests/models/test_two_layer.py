@@ -1,0 +1,90 @@
+"""The two-layer network, and the activations that PyTorch has no module for."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from exhume.attacks.features.activations import HOMOGENEOUS, ODD, value_and_slope
+from exhume.errors import InputError
+from exhume.models import Activation
+from exhume.models.two_layer import TwoLayer
+
+
+@pytest.mark.parametrize("activation", Activation)
+def test_scores_are_a_sigma_w_z(activation):
+    network = TwoLayer((2, 3), 4, 7, activation, hidden_bias=True, output_bias=True)
+    module = network.build().double()
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(s) for n, s in network.parameter_shapes().items()}
+    module.load_state_dict({n: torch.tensor(v) for n, v in values.items()})
+    x = rng.standard_normal((5, 2, 3))
+    inner = x.reshape(5, 6) @ values["hidden.weight"].T + values["hidden.bias"]
+    hidden, _ = value_and_slope(activation, inner)
+    expected = hidden @ values["output.weight"].T + values["output.bias"]
+    found = module(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("activation", Activation)
+def test_slopes_are_derivatives(activation):
+    z = torch.linspace(-4.03, 4.1, 101, dtype=torch.float64, requires_grad=True)
+    value = activation.build()(z)
+    (slope,) = torch.autograd.grad(value.sum(), z)
+    found = value_and_slope(activation, z.detach().numpy())
+    np.testing.assert_allclose(found[0], value.detach().numpy(), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(found[1], slope.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_the_papers_activations():
+    # Liu et al. 2024, section 3, after Wang et al. 2023.
+    z = np.array([-2.0, -0.5, 0.0, 1.5])
+    tanh, relu = np.tanh, lambda t: np.maximum(t, 0.0)
+    for activation, expected in (
+        (Activation.SHIFTED_RELU, relu(z + 1)),
+        (Activation.SHIFTED_TANH, tanh(z + 1)),
+        (Activation.RELU_PLUS_TANH, relu(z) + tanh(z)),
+    ):
+        np.testing.assert_allclose(value_and_slope(activation, z)[0], expected, rtol=1e-14)
+
+
+def test_symmetries_are_what_they_are_called():
+    z = np.random.default_rng(1).standard_normal(50)
+    for activation in Activation:
+        value = value_and_slope(activation, z)[0]
+        scaled = value_and_slope(activation, 3.0 * z)[0]
+        turned = value_and_slope(activation, -z)[0]
+        assert np.allclose(scaled, 3.0 * value) == (activation in HOMOGENEOUS)
+        assert np.allclose(turned, -value) == (activation in ODD)
+
+
+def test_parameters_have_stable_names():
+    plain = TwoLayer((3,), 2, 5)
+    assert plain.parameter_shapes() == {"hidden.weight": (5, 3), "output.weight": (2, 5)}
+    biased = TwoLayer((3,), 2, 5, hidden_bias=True, output_bias=True)
+    names = ["hidden.weight", "hidden.bias", "output.weight", "output.bias"]
+    assert list(biased.parameter_shapes()) == names
+    assert biased.parameter_count() == plain.parameter_count() + 7
+    assert pickle.loads(pickle.dumps(plain)) == plain != biased
+    assert plain.describe() == "a two-layer 3-5-2 network (relu)"
+
+
+def test_gaussian_parameters_follow_the_paper():
+    # Assumption B.2: w ~ N(0, I), a ~ N(0, 1/m²).
+    network = TwoLayer((40,), 3, 500, hidden_bias=True, output_bias=True)
+    drawn = network.gaussian_parameters(np.random.default_rng(2))
+    assert {n: v.shape for n, v in drawn.items()} == network.parameter_shapes()
+    assert np.std(drawn["hidden.weight"]) == pytest.approx(1.0, rel=5 / math.sqrt(2 * 20000))
+    assert np.std(drawn["output.weight"]) == pytest.approx(1 / 500, rel=5 / math.sqrt(2 * 1500))
+    assert not drawn["hidden.bias"].any()
+    assert not drawn["output.bias"].any()
+
+
+@pytest.mark.parametrize("sizes", [((0,), 2, 5), ((3,), 0, 5), ((3,), 2, 0)])
+def test_layers_need_a_width(sizes):
+    with pytest.raises(InputError, match="at least 1, got 0"):
+        TwoLayer(*sizes)
