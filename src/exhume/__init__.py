@@ -16,9 +16,11 @@ if TYPE_CHECKING:
         bounds,
         data,
         defences,
+        membership,
         metrics,
         models,
         report,
+        shadows,
         sklearn,
         training,
     )
@@ -51,9 +53,11 @@ __all__ = [
     "bounds",
     "data",
     "defences",
+    "membership",
     "metrics",
     "models",
     "report",
+    "shadows",
     "sklearn",
     "training",
 ]

@@ -58,6 +58,7 @@ class SettingFacts:
     utility_name: str
     utility: float | None
     defended: bool
+    membership: str = ""
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
@@ -100,7 +101,15 @@ def _measured(plan: Plan, index: int) -> SettingFacts:
         utility_name=name,
         utility=utility,
         defended=undefended(setting.mechanism) is not setting.mechanism,
+        membership=_membership(plan, setting),
     )
+
+
+def _membership(plan: Plan, setting: Setting) -> str:
+    from exhume.audit.membership import membership_text
+
+    trials, seed = plan.config.audit.membership, plan.config.audit.seed
+    return membership_text(setting, trials, seed) if trials else ""
 
 
 @dataclass(frozen=True)

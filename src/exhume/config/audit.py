@@ -188,6 +188,8 @@ class AuditTable(Table):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     metrics: tuple[str, ...] = ()
     closeness: Positive = 1.0
+    membership: Annotated[int, Field(ge=0)] = 0
+    """Games of membership inference a setting: which of two targets was trained on?"""
     truth: Path | None = None
 
 

@@ -1,5 +1,12 @@
 """Metrics: truth and reconstruction in, one number a record out. Only metrics see the truth."""
 
+from exhume.metrics.attributes import (
+    AttributeMatch,
+    AttributeRMSE,
+    AttributeScore,
+    discrete_levels,
+    score_attributes,
+)
 from exhume.metrics.base import Metric
 from exhume.metrics.classifier import ClassifierKL
 from exhume.metrics.confidence import (
@@ -30,6 +37,9 @@ __all__ = [
     "PSNR",
     "RMSE",
     "SSIM",
+    "AttributeMatch",
+    "AttributeRMSE",
+    "AttributeScore",
     "ClassifierKL",
     "ConstantGuess",
     "Interval",
@@ -44,6 +54,7 @@ __all__ = [
     "clopper_pearson",
     "clopper_pearson_high",
     "clopper_pearson_low",
+    "discrete_levels",
     "kappa_of_constant",
     "lpips_unavailable",
     "lpips_weights",
@@ -53,4 +64,5 @@ __all__ = [
     "nearest_neighbours",
     "rescore",
     "score",
+    "score_attributes",
 ]

@@ -30,6 +30,7 @@ class Facts:
     utility_name: str = ""
     utility: float | None = None
     defended: bool = False
+    membership: str = ""
     truth: str = ""
 
     @property
@@ -61,6 +62,7 @@ def read_facts(plain: Mapping[str, Any]) -> Facts:
         utility_name=plain.get("utility_name", ""),
         utility=plain.get("utility"),
         defended=bool(plain.get("defended", False)),
+        membership=plain.get("membership", ""),
         truth=plain.get("truth", ""),
     )
 

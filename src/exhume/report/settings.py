@@ -85,6 +85,7 @@ def notes(case: Case) -> tuple[tuple[str, str], ...]:
         ("Interval", _interval_text(case)),
         ("Distance", unit),
         ("Bound", _bound_text(facts, case.bracket.ceiling_note)),
+        ("Membership", _membership_text(facts)),
         ("Model", "" if facts.utility is None else utility),
     )
     return tuple((name, text) for name, text in pairs if text)
@@ -145,6 +146,13 @@ def _interval_text(case: Case) -> str:
         return f"{text}."
     level = f"{100 * case.bracket.reached.confidence:.4g} %"
     return f"{text}; in the bracket {level}, for having chosen the strongest of {tried} attacks."
+
+
+def _membership_text(facts: Facts) -> str:
+    if not facts.membership:
+        return ""
+    text = f"{facts.membership[:1].upper()}{facts.membership[1:]}"
+    return f"Which of two records was trained on? {text}."
 
 
 def _bound_text(facts: Facts, note: str) -> str:
