@@ -94,6 +94,8 @@ def test_rows_are_models_of_their_own(optimiser):
         (lambda: Adam(-1.0), "learning_rate"),
         (lambda: Adam(beta1=1.5), "beta1"),
         (lambda: Adam(beta2=1.0), "beta2"),
+        (lambda: SGD(0.1, weight_decay=-1e-3), "weight_decay"),
+        (lambda: Adam(weight_decay=float("nan")), "weight_decay"),
     ],
 )
 def test_settings_out_of_range_are_named(make, named):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.docs.pages import Session, blocks
 
 from exhume.errors import InputError
-from exhume.models import CNN, MLP, Activation, Convolution, Initialisation
+from exhume.models import CNN, MLP, Activation, Convolution, Initialisation, Network
 from exhume.records import Records
 from exhume.training import SGD, Adam, Batches, Clipping, Training
 from exhume.training.batched import BatchedSimulator, fitting
 from exhume.training.folded import FoldedSimulator
+from exhume.training.linearised import LinearisedSimulator
 from exhume.training.simulator import (
     PlainSimulator,
     differences_in_processes,
@@ -33,6 +37,23 @@ def problem(seed=0, *, count=20, weighted=False):
 
 def relative(found, reference):
     return np.linalg.norm(found - reference, axis=1) / np.linalg.norm(reference, axis=1)
+
+
+@dataclass(frozen=True)
+class Normalised(Network):
+    """A small network with batch normalisation."""
+
+    record_shape = (6, 6)
+    outputs = 3
+
+    def build(self):
+        from torch import nn
+
+        layers = nn.Flatten(), nn.Linear(36, 4), nn.BatchNorm1d(4), nn.ELU(), nn.Linear(4, 3)
+        return nn.Sequential(*layers)
+
+    def describe(self):
+        return "a network with batch normalisation"
 
 
 VARIANTS = {
@@ -78,6 +99,29 @@ def test_large_problems_are_trained_one_by_one():
     assert fitting(wide, 5) > 1
 
 
+@pytest.mark.parametrize(
+    "kind", [PlainSimulator, FoldedSimulator, BatchedSimulator, LinearisedSimulator]
+)
+class TestEveryEngine:
+    def test_targets_of_another_shape_are_refused(self, kind):
+        simulator = kind(VARIANTS["folds"], problem()[0])
+        with pytest.raises(InputError, match=r"shape \(36,\), the network takes \(6, 6\)"):
+            simulator.differences(np.zeros((2, 36)), np.zeros(2, dtype=int))
+
+    def test_no_targets_no_differences(self, kind):
+        simulator = kind(VARIANTS["folds"], problem()[0])
+        none = simulator.differences(np.zeros((0, 6, 6)), np.zeros(0, dtype=int))
+        assert none.shape == (0, len(simulator.base))
+
+
+def test_the_page_shows_what_happens(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    session, todo = Session(), blocks("docs/training.md")
+    for block in todo:
+        session.run(block)
+    assert sum(block.language == "python" for block in todo) >= 2
+
+
 class TestBatched:
     @settings(deadline=None, max_examples=12)
     @given(
@@ -95,6 +139,16 @@ class TestBatched:
         np.testing.assert_allclose(batched.base, plain.base, rtol=1e-9, atol=1e-12)
         found = batched.differences(targets.x, y)
         assert relative(found, plain.differences(targets.x, y)).max() < 1e-7
+
+    def test_layers_that_mix_a_batch(self):
+        """Under batch normalisation the target moves everybody's scores."""
+        fixed_set, targets = problem()
+        made = Training(Normalised(), (0, 1, 2), SGD(0.1, 0.9), 5)
+        y = made.responses(targets.labels)
+        plain, batched = PlainSimulator(made, fixed_set), BatchedSimulator(made, fixed_set)
+        whole = plain.base + plain.differences(targets.x, y)
+        found = batched.base + batched.differences(targets.x, y)
+        assert relative(found - plain.base, whole - plain.base).max() < 1e-9
 
     def test_regression(self):
         fixed_set, targets = problem()

@@ -68,6 +68,7 @@ class BatchedSimulator(Simulator):
 
     def differences(self, x: Array, y: Array) -> FloatArray:
         """Return θ(xᵢ, yᵢ) − base (k, P), float64."""
+        self.training.require_shape(x)
         records, labels = self._objective.tensor(x), self._objective.responses(y)
         found = np.empty((len(x), len(self._base)))
         for start in range(0, len(x), self.chunk):
@@ -82,31 +83,40 @@ class BatchedSimulator(Simulator):
         theta = objective.flat(drawn).expand(len(x), -1)
         state = training.optimiser.start(theta)
         for own, count, with_target in self._steps:
-            # The target goes through the network with the others: some layers mix a batch.
-            shares = torch.cat([self._weight[own], self._weight.new_tensor([weight])]) / count
-            last = slice(None) if with_target else slice(-1)
-            batch = _Batch(objective, self._x[own], self._y[own], shares[last], with_target)
-            found = torch.func.vmap(torch.func.grad(batch.loss))(theta, x, y)
-            theta, state = training.optimiser.step(theta, found, state)
+            share = weight / count if with_target else 0.0
+            fixed = (self._x[own], self._y[own], self._weight[own] / count)
+            loss = _StepLoss(objective, fixed, share)
+            gradient = torch.func.vmap(torch.func.grad(loss))(theta, x, y)
+            theta, state = training.optimiser.step(theta, gradient, state)
         training.require_converged(bool(torch.isfinite(theta).all()))
         return np.asarray(theta.cpu().numpy(), dtype=np.float64)
 
 
-class _Batch:
-    """The mean loss of one step, of a model and its own target."""
+class _StepLoss:
+    """One step's mean loss, as a function of a model and its own target."""
 
     def __init__(
-        self, objective: Objective, x: Tensor, y: Tensor, shares: Tensor, with_target: bool
+        self, objective: Objective, fixed: tuple[Tensor, Tensor, Tensor], share: float
     ) -> None:
-        self.objective, self.x, self.y = objective, x, y
-        self.shares, self.with_target = shares, with_target
+        self.objective, self.fixed, self.share = objective, fixed, share
+        self.mixing = any(
+            isinstance(layer, torch.nn.modules.batchnorm._BatchNorm)
+            for layer in objective.module.modules()
+        )
 
-    def loss(self, theta: Tensor, target: Tensor, label: Tensor) -> Tensor:
-        """Return the weighted loss at θ (P,)."""
-        x, y = self.x, self.y
-        if self.with_target:
+    def __call__(self, theta: Tensor, target: Tensor, label: Tensor) -> Tensor:
+        """Return the loss at θ (P,)."""
+        x, y, shares = self.fixed
+        if not self.share:
+            return (self.objective.losses(theta, x, y) * shares).sum()
+        if self.mixing:
+            # Such layers see the batch as a whole, so the target must be in it.
             x, y = torch.cat([x, target[None]]), torch.cat([y, label[None]])
-        return (self.objective.losses(theta, x, y) * self.shares).sum()
+            shares = torch.cat([shares, shares.new_tensor([self.share])])
+            return (self.objective.losses(theta, x, y) * shares).sum()
+        # All models share the fixed set, and a first layer's work on it, where nothing is joined.
+        own = self.objective.losses(theta, target[None], label[None])[0]
+        return (self.objective.losses(theta, x, y) * shares).sum() + self.share * own
 
 
 def _parted(index: Index | None, records: int) -> tuple[Index, int, bool]:

@@ -71,6 +71,7 @@ class FoldedSimulator(Simulator):
 
     def differences(self, x: Array, y: Array) -> FloatArray:
         """Return θ(xᵢ, yᵢ) − base (k, P), float64 (of float32 precision)."""
+        self.training.require_shape(x)
         rows = np.asarray(x, dtype=np.float64).reshape(len(x), int(np.prod(x.shape[1:])))
         found = np.empty((len(rows), len(self.base)))
         with torch.no_grad():

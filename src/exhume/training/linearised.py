@@ -55,6 +55,7 @@ class LinearisedSimulator(Simulator):
 
     def differences(self, x: Array, y: Array) -> FloatArray:
         """Return θ(xᵢ, yᵢ) − base (k, P) to first order, all models step by step together."""
+        self.training.require_shape(x)
         if len(x) == 0:
             return np.empty((0, len(self.base)))
         rows = np.asarray(x, dtype=np.float64).reshape(len(x), int(np.prod(x.shape[1:])))
@@ -150,7 +151,8 @@ class _Curvature:
 def _loss_curvature(tile: Tile, outputs: int) -> Tensor:
     """Return the loss's second derivative in the scores, (outputs, outputs, m)."""
     if tile.p is None:
-        return torch.eye(outputs, dtype=tile.share.dtype)[:, :, None] * tile.share
+        unit = torch.eye(outputs, dtype=tile.share.dtype, device=tile.share.device)
+        return unit[:, :, None] * tile.share
     found = -tile.p[:, None] * tile.p[None, :]
     found.diagonal().add_(tile.p.T)
     return found * tile.share

@@ -119,13 +119,20 @@ class Training(Model):
 
     def require_records(self, data: Records) -> None:
         """Raise InputError where records are none, or not of the network's shape."""
-        if data.record_shape != self.network.record_shape:
-            raise InputError(
-                f"the records have shape {data.record_shape}, "
-                f"the network takes {self.network.record_shape}"
-            )
+        self.require_shape(data.x)
         if len(data) == 0:
             raise InputError("there are no records to train on; at least 1 is needed")
+
+    def require_shape(self, x: Array) -> None:
+        """Raise InputError where records ``x`` (n, *record shape) are not of the network's shape.
+
+        A network that flattens its input would take them all the same.
+        """
+        if x.shape[1:] != self.network.record_shape:
+            raise InputError(
+                f"the records have shape {x.shape[1:]}, "
+                f"the network takes {self.network.record_shape}"
+            )
 
     def require_converged(self, finite: bool) -> None:
         """Raise InputError where trained parameters are not ``finite``."""

@@ -28,6 +28,7 @@ class SGD:
     def __post_init__(self) -> None:
         _require_rate(self.learning_rate)
         _require_share("momentum", self.momentum)
+        _require_decay(self.weight_decay)
 
     def start(self, theta: Tensor) -> State:
         """Return the state before the first step."""
@@ -60,6 +61,7 @@ class Adam:
         _require_rate(self.learning_rate)
         _require_share("beta1", self.beta1)
         _require_share("beta2", self.beta2)
+        _require_decay(self.weight_decay)
 
     def start(self, theta: Tensor) -> State:
         """Return the two moments and the number of steps taken."""
@@ -92,3 +94,8 @@ def _require_rate(value: float) -> None:
 def _require_share(name: str, value: float) -> None:
     if not 0 <= value < 1:
         raise InputError(f"{name} must be in [0, 1), got {value}")
+
+
+def _require_decay(value: float) -> None:
+    if not 0 <= value < float("inf"):
+        raise InputError(f"weight_decay can't be negative, got {value}")

@@ -58,10 +58,11 @@ class PlainSimulator(Simulator):
 
     def differences(self, x: Array, y: Array) -> FloatArray:
         """Return θ(xᵢ, yᵢ) − base (k, P), one by one."""
+        self.training.require_shape(x)
         classes = self.training.classes
         labels = np.asarray(y) if classes is None else np.asarray(classes)[np.asarray(y)]
         found = [self._trained(x[i : i + 1], labels[i : i + 1], 1.0) for i in range(len(x))]
-        return np.array(found).reshape(len(x), -1) - self._base
+        return np.array(found).reshape(len(x), len(self._base)) - self._base
 
     def _trained(self, x: Array, label: Array, weight: float) -> FloatArray:
         fixed = self.fixed_set
