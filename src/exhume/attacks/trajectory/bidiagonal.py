@@ -58,6 +58,9 @@ class _Basis:
         self.right[:, k], self.matrix[k, k], self.rights = v / length, length, k + 1
         there = self.path.jvp(self.right[:, k].to(self.path.theta.dtype)).to(self.dtype)
         u, length = _orthogonalised(there, self.left[:, : k + 1])
+        if not bool(torch.isfinite(length)):
+            self.rights = k
+            return False
         # By the recurrence only one entry is left of these; measured, they hold in any precision.
         self.matrix[: k + 1, k] = self.left[:, : k + 1].T @ there
         if not self._counts(length):

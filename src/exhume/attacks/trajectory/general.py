@@ -22,6 +22,8 @@ from exhume.release import Release
 from exhume.training.answers import Answers
 from exhume.training.network import Training
 
+__all__ = ["Effort", "Prepared", "invert", "prepare", "slackened", "trained_network"]
+
 SLIGHT = 3e-4
 """Noise below this share of the record's trace is left to the plain search: no prior would help."""
 

@@ -13,6 +13,7 @@ from exhume.arrays import FloatArray
 from exhume.attacks.trajectory.gauss_newton import Budget, Problem, Solution, gauss_newton
 from exhume.attacks.trajectory.prior import Prior, SeenThroughPrior
 from exhume.attacks.trajectory.unrolled import Unrolled
+from exhume.bounds.floors import Probing, cramer_rao_from_products
 from exhume.defences.base import Blurring, Defence
 from exhume.mechanism import Mechanism
 from exhume.records import Records
@@ -25,7 +26,7 @@ class Posterior:
 
     ``misfit`` is the residual's mean square in units of the noise (about 1 where it explains),
     ``cost`` the negative log posterior up to a constant, ``variance`` the mean posterior variance
-    of an entry to first order.
+    of an entry to first order, at most: directions that were not resolved count at the prior's.
     """
 
     record: Tensor
@@ -125,11 +126,40 @@ def _posterior(exact: SeenThroughPrior, found: Solution, count: int) -> Posterio
     )
 
 
+def posterior_variance(
+    problem: Problem, prior: Prior, noise: Tensor, record: Tensor, rng: np.random.Generator
+) -> float:
+    """Return the mean posterior variance of an entry at ``record`` (R,), to first order.
+
+    tr((JᵀJ/σ² + S⁻¹)⁻¹)/D, estimated from random probes as the Cramér–Rao floor is; S is the
+    prior's covariance, so that this is the floor of Van Trees at one record.
+    """
+    through = SeenThroughPrior(problem.rough, prior, noise)
+    path = through.path(through.whitened(record.to(through.initial.dtype)))
+    entries = len(prior.mean)
+    unmoved = torch.zeros(len(record) - entries, dtype=through.initial.dtype)
+
+    def times(rows: FloatArray) -> FloatArray:
+        moves = torch.as_tensor(rows).to(unmoved.dtype)
+        whitened = [prior.inverse_root(one) for one in moves]
+        return torch.stack([path.jvp(torch.cat([w, unmoved])) for w in whitened]).double().numpy()
+
+    def transposed_times(rows: FloatArray) -> FloatArray:
+        pulled = [path.vjp(one)[:entries] for one in torch.as_tensor(rows).to(unmoved.dtype)]
+        return torch.stack([prior.inverse_root(one) for one in pulled]).double().numpy()
+
+    found = cramer_rao_from_products(
+        times,
+        transposed_times,
+        1.0,
+        shape=(len(noise) + entries, entries),
+        epsilon=float(torch.finfo(unmoved.dtype).eps),
+        probing=Probing(probes=4, steps=30, accuracy=0.05),
+        rng=rng,
+    )
+    return min(found.value, prior.variance())
+
+
 def explains(posterior: Posterior, count: int) -> bool:
     """Tell whether the residual is what the noise alone would leave, within five deviations."""
     return posterior.misfit <= 1.0 + 5.0 * math.sqrt(2.0 / count)
-
-
-def clipped(record: FloatArray, value_range: tuple[float, float] | None) -> FloatArray:
-    """Return the record within its range."""
-    return record if value_range is None else np.clip(record, *value_range)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
 
-from exhume.attacks.trajectory.noisy import Posterior, explains, most_probable
+from exhume.attacks.trajectory.noisy import (
+    Posterior,
+    explains,
+    most_probable,
+    posterior_variance,
+)
 from exhume.attacks.trajectory.prior import Prior, pool_prior
 from exhume.attacks.trajectory.search import Search, spread
 from exhume.errors import InputError
@@ -50,7 +56,9 @@ class NoisySearch:
     def answer(self, rng: np.random.Generator) -> Reconstruction:
         """Return the candidates, one a label tried, the most probable first."""
         ranked = self.run()
-        best, entries = ranked[0], self.search.entries
+        problem, entries = self.search.problem, self.search.entries
+        own = posterior_variance(problem, self.prior, self.noise, ranked[0].record, rng)
+        ranked[0] = best = replace(ranked[0], variance=own)
         shape = self.search.knowledge.record_shape
         samples = np.stack([one.record[:entries].numpy().reshape(shape) for one in ranked])
         costs = np.array([one.cost for one in ranked])
