@@ -15,6 +15,7 @@ from exhume.attacks.trajectory.preconditioner import Preconditioner, SignalSimul
 _GLIMPSE = 7
 """Iterations after which the labels of a hard target are compared."""
 _FINALISTS = 2
+_HOPELESS = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ def attempt(engine: Engine, goals: Sequence[Goal], *, iterations: int, retries: 
         trail.set_out(0, 0)
     engine.pursue([one for trail in trails for one in trail.pursuits], iterations)
     for round_ in range(retries):
-        open_ = [trail for trail in trails if not trail.best.solved]
+        open_ = [trail for trail in trails if trail.open(round_)]
         fresh = [one for trail in open_ for one in trail.retry(round_)]
         engine.pursue(fresh, _GLIMPSE)
         chosen = [one for trail in open_ for one in trail.finalists(fresh)]
@@ -78,6 +79,10 @@ class Trail:
     def simulations(self) -> int:
         """Return how many trainings were simulated for this target."""
         return sum(one.simulations for one in self.pursuits)
+
+    def open(self, round_: int) -> bool:
+        """Whether another round may help: no longer where no label explained anything."""
+        return not self.best.solved and (round_ < 2 or self.best.residual < _HOPELESS)
 
     def set_out(self, label: int, start: int) -> Pursuit:
         """Begin with the label of a rank of evidence, from its start of a rank."""
