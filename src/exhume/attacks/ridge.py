@@ -51,7 +51,7 @@ class Ridge(Attack):
         try:
             taught = learned(order, label_known, knowledge.value_range)
         except InputError as error:
-            return nothing(knowledge, Status.NOT_CONVERGED, f"no shadow models: {error}")
+            return nothing(knowledge, Status.NOT_CONVERGED, f"nothing to learn from: {error}")
         difference = taught.shadows.read(release)
         if not difference.any():
             message = "the release is what training without the record gives"

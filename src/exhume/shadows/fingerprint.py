@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -44,6 +45,8 @@ def _feed(digest: _Hash, value: object) -> None:
             _say(digest, "enum", f"{type(value).__qualname__}.{value.name}")
         case None | bool() | int() | float() | str() | bytes() | np.generic():
             _say(digest, type(value).__name__, repr(value))
+        case PurePath():
+            _say(digest, "path", str(value))
         case tuple() | list():
             _say(digest, "sequence", str(len(value)))
             for one in value:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+import exhume
 from exhume.arrays import Array
 from exhume.defences.base import Blurring, Defence
 from exhume.errors import InputError
@@ -29,7 +30,7 @@ FEWEST = 8
 MOST_BYTES = 1_000_000_000
 """What the differences of a set may take in memory; more shadow targets are left out."""
 _FORMAT = 1
-"""Raised when the same order would be filled with other numbers."""
+"""Raised when the same order would be filled with other numbers, between versions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +108,15 @@ def order_for(
     if reason is not None:
         return reason
     count = min(len(targets), most, max(FEWEST, MOST_BYTES // (4 * layout.whole)))
-    return Order(found, fixed_set, _weighted(targets, count, knowledge), layout, left_out)
+    chosen = _first(targets, count, knowledge.target_weight)
+    return Order(found, fixed_set, chosen, layout, left_out)
 
 
 def source_of(mechanism: Mechanism, fixed_set: Records) -> str:
     """Return the fingerprint of a mechanism and a fixed set, or nothing where it can't be told."""
     try:
-        return fingerprint(_FORMAT, mechanism, fixed_set, _probe(innermost(mechanism)))
+        maker = (_FORMAT, exhume.__version__)
+        return fingerprint(maker, mechanism, fixed_set, _probe(innermost(mechanism)))
     except InputError:
         return ""
 
@@ -195,7 +198,7 @@ def _layout(mechanism: Mechanism, release: Release, layers: tuple[str, ...] | No
 
 def _too_few(targets: Records, left_out: int) -> str | None:
     if len(targets) >= FEWEST:
-        if (targets.x == targets.x[0]).all():
+        if _constant(targets):
             return "the shadow targets are all the same record: there is nothing to learn from them"
         return None
     also = f" ({left_out} more are in the fixed set too, and don't count)" if left_out else ""
@@ -213,11 +216,17 @@ def _unlabelled(training: Training, fixed_set: Records, targets: Records) -> str
     return None
 
 
-def _weighted(targets: Records, count: int, knowledge: Knowledge) -> Records:
-    weight = knowledge.target_weight
+@lru_cache(maxsize=4)
+def _first(targets: Records, count: int, weight: float) -> Records:
+    """Return the first targets, weighted as the target is; the same object for the same call."""
     if weight == 1.0 and targets.weight is None:
         return targets if count == len(targets) else targets.take(np.arange(count))
     return Records(targets.x[:count], targets.labels[:count], np.full(count, weight))
+
+
+@lru_cache(maxsize=4)
+def _constant(targets: Records) -> bool:
+    return bool((targets.x == targets.x[0]).all())
 
 
 def _probe(training: Training) -> object:

@@ -32,6 +32,7 @@ from exhume.models.reconstructors import (
 from exhume.reconstruction import Status
 from exhume.records import Records
 from exhume.shadows import Cache, Order, ShadowSet, filled, order_for
+from exhume.shadows.fingerprint import fingerprint
 
 ATTACK = Reconstructor(hidden=(64, 64), epochs=60)
 
@@ -249,6 +250,19 @@ class TestColour:
         assert found.grad is not None
         assert float(found.grad.abs().max()) > 0
 
+    def test_is_part_of_the_training_where_it_is_at_hand(
+        self, lpips: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sets = coloured()
+        settings = Reconstructor(epochs=1, adversarial=0.0).fitting(sets, (0.0, 1.0))
+        assert settings.lpips == lpips
+        called: list[int] = []
+        real = Perceptual.__call__
+        monkeypatch.setattr(Perceptual, "__call__", lambda *a: (called.append(1), real(*a))[1])
+        trained(sets, settings)
+        assert called
+        assert len(fingerprint(settings)) == 64, "settings with a path can be kept by content"
+
     def test_the_adversary_learns(self) -> None:
         with torch.random.fork_rng():
             torch.manual_seed(0)
@@ -265,15 +279,7 @@ class TestColour:
     def test_trains_on_colour_images(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The whole of Table VII and VIII, on a few; where LPIPS is not at hand it says so."""
         monkeypatch.delenv("EXHUME_DATA", raising=False)
-        sets = shadows(count=40)
-        rng = np.random.default_rng(0)
-        tint = rng.uniform(size=(40, 1, 1, 3))
-        targets = Records(np.broadcast_to(tint, (40, 24, 24, 3)).copy(), sets.targets.labels)
-        colour = replace(
-            sets,
-            targets=targets,
-            differences=np.repeat(tint[:, 0, 0], 20, axis=1).astype(np.float32),
-        )
+        colour = coloured()
         settings = Reconstructor(epochs=10, batch=16, learning_rate=3e-3).fitting(
             colour, (0.0, 1.0)
         )
@@ -282,6 +288,16 @@ class TestColour:
         phi = trained(colour, settings)
         assert isinstance(phi.network, ConvolutionalReconstructor)
         assert np.square(phi.held_out).mean() < 0.7 * phi.blind.mean()
+
+
+def coloured() -> ShadowSet:
+    """Shadow models that give away a single tint, of images of that tint."""
+    sets = shadows(count=40)
+    tint = np.random.default_rng(0).uniform(size=(40, 1, 1, 3))
+    images = np.broadcast_to(tint, (40, 24, 24, 3)).copy()
+    differences = np.repeat(tint[:, 0, 0], 20, axis=1).astype(np.float32)
+    targets = Records(images, sets.targets.labels)
+    return replace(sets, targets=targets, differences=differences)
 
 
 def _never(*_: object) -> None:

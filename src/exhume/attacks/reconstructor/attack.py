@@ -94,7 +94,7 @@ class Reconstructor(Attack):
         try:
             taught = taught_by(order, self, knowledge.value_range)
         except InputError as error:
-            return nothing(knowledge, Status.NOT_CONVERGED, f"no shadow models: {error}")
+            return nothing(knowledge, Status.NOT_CONVERGED, f"nothing to learn from: {error}")
         difference = taught.shadows.read(release)
         x = taught.phi.read(difference, device=self.device)
         squared = float(taught.evidence.errors.mean())
