@@ -15,6 +15,9 @@ from exhume.reconstruction import Reconstruction, Stat, Status
 _STRUCTURE = 100.0
 """How far a singular value beyond the batch's size may rise above the noise before it tells."""
 
+_CREDIBLE = 0.05
+"""How far what a record returns may be from its column of Δ, as the sine of their angle."""
+
 
 def too_many(observed: Observed) -> str | None:
     """Return why the layer can't tell this many records apart, or None."""
@@ -61,6 +64,8 @@ def answer(
     """
     unmixing = against.normalised(unmixing)
     returned = against.returned(unmixing)
+    # A record that would not return what it is said to have returned disproves its column.
+    proved = proved & (returned.residual < _CREDIBLE)
     samples, error = against.records(unmixing), _errors(against, unmixing, returned)
     width = _width(samples, against.knowledge)
     confidence = 1.0 / (1.0 + (error / (0.05 * width)) ** 2)
