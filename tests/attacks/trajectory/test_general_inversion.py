@@ -199,8 +199,9 @@ def test_refusals_say_what_is_missing() -> None:
     secret = replace(TRAINING, batches=Batches(16, seed=None))
     with pytest.raises(InputError, match="order of the mini-batches"):
         invert(release, knowledge(secret), rng)
+    linear = GLM(Family.LOGISTIC, Penalty(1.0), classes=(0, 1))
     with pytest.raises(InputError, match="training of a network"):
-        trained_network(replace(knowledge(), training=GLM(Family.LOGISTIC, Penalty(1.0), (0, 1))))
+        trained_network(replace(knowledge(), training=linear))
     with pytest.raises(InputError, match="weights or outputs"):
         invert(Gradient({"a": np.ones(3)}, 1), knowledge(), rng)
     with pytest.raises(InputError, match="has no parameter 'a'"):

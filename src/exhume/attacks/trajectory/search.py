@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from exhume.arrays import Array
+from exhume.attacks.trajectory.dark import LEAST, dark_entries
 from exhume.attacks.trajectory.gauss_newton import Budget, Problem, Solution, gauss_newton
 from exhume.attacks.trajectory.observation import Reading, WholeVector
 from exhume.attacks.trajectory.starts import References, Start
@@ -83,6 +84,9 @@ class Search:
         self.entries = prepared.exact.unknowns - self.outputs
         self.attempts = self.jacobians = 0
         scale = float((self.seen - self.base).norm())
+        fixed_set = knowledge.fixed_set
+        assert fixed_set is not None
+        self.dark = dark_entries(prepared.training, fixed_set, prepared.exact, self.seen)
         free, low, high = self._box()
         self.problem = Problem(
             prepared.exact,
@@ -103,9 +107,12 @@ class Search:
         lows[self.entries :], highs[self.entries :] = (
             (0.0, 1.0) if classified else (-math.inf, math.inf)
         )
+        if self.dark is not None:
+            free[: self.entries] &= ~self.dark.unlit
+            lows[: self.entries][self.dark.lit] = max(low, LEAST)
         known = self.knowledge.known_attributes
         if known is not None:
-            free[: self.entries] = ~torch.as_tensor(known.mask.copy()).reshape(-1)
+            free[: self.entries] &= ~torch.as_tensor(known.mask.copy()).reshape(-1)
         if self.knowledge.labels is not None:
             free[self.entries :] = False
         return free, lows.to(torch.float64), highs.to(torch.float64)
@@ -203,6 +210,8 @@ class Search:
     def filled(self, start: Start, given: Tensor | None) -> Tensor:
         """Return a start's record with what is known of the target put in."""
         record = start.record.clone()
+        if self.dark is not None:
+            record[: self.entries] = self.dark.filled(record[: self.entries])
         known = self.knowledge.known_attributes
         if known is not None:
             mask = torch.as_tensor(known.mask.copy()).reshape(-1)
