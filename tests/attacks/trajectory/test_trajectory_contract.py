@@ -46,7 +46,11 @@ def case(name: str, mechanism: Training, **changes: object) -> Case:
 
 CASES = (
     case("whole batches", training()),
-    case("attributes known", training(batches=Batches(16)), known_features=tuple(range(20))),
+    case(
+        "attributes known",
+        training(batches=Batches(31), epochs=12),
+        known_features=tuple(range(20)),
+    ),
 )
 
 
@@ -127,6 +131,15 @@ def test_a_copy_of_a_known_record_is_found(plain: Case) -> None:
     assert found.status is Status.CONVERGED
     np.testing.assert_allclose(found.samples[0], copy.x[0], atol=1e-5)
     assert found.labels[0] == copy.y[0]
+
+
+def test_what_resists_is_left_to_the_general_way(plain: Case) -> None:
+    attack = TrajectoryInversion(iterations=2, retries=0, jacobians=20)
+    found = attack.reconstruct(plain.releases[1], plain.knowledge[1], rng=0)
+    assert found.status is Status.CONVERGED
+    assert found.stats["fallback"]
+    np.testing.assert_allclose(found.samples[0], plain.targets.x[1], atol=1e-3)
+    assert found.labels[0] == plain.targets.y[1]
 
 
 @pytest.mark.parametrize("settings", [{"iterations": 0}, {"retries": -1}, {"jacobians": -1}])
