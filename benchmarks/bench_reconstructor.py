@@ -6,7 +6,7 @@ processor seconds on one thread; "oracle" is each target's nearest record of fix
 targets, "mean" the shadow targets' mean image. Shadow models are trained once and kept in a folder
 that is deleted at the end (or in $EXHUME_CACHE with --keep).
 
-    python benchmarks/bench_reconstructor.py [--shadows 100 500 1000 3000] [--targets 100]
+    python benchmarks/bench_reconstructor.py [--shadows 100 500 1000 3000] [--attacks ridge]
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from exhume.release import Release
 from exhume.shadows import order_for, shadows_of
 from exhume.training import SGD, Training
 
+ATTACKS: dict[str, Attack] = {one.name: one for one in (Ridge(), Reconstructor())}
+
 
 @dataclass(frozen=True, eq=False)
 class Bench:
@@ -56,6 +58,7 @@ class Bench:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shadows", type=int, nargs="+", default=[100, 500, 1000])
+    parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), choices=list(ATTACKS))
     parser.add_argument("--targets", type=int, default=100)
     parser.add_argument("--fixed", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=0.2)
@@ -66,9 +69,10 @@ def main() -> None:
             os.environ["EXHUME_CACHE"] = folder
         bench = split(options)
         print(f"MNIST, fixed set {options.fixed}, learning rate {options.rate}, one thread")
-        print("shadows   oracle     mean      ridge  (s)        phi  (s)   training shadows (s)")
+        heads = "".join(f"{name:>14s}   (s)" for name in options.attacks)
+        print(f"shadows   oracle     mean{heads}   training shadows (s)", flush=True)
         for count in options.shadows:
-            print(line(bench, count), flush=True)
+            print(line(bench, count, options.attacks), flush=True)
 
 
 def split(options: argparse.Namespace) -> Bench:
@@ -84,7 +88,7 @@ def split(options: argparse.Namespace) -> Bench:
     return Bench(training, parts[0], parts[2], parts[1], releases)
 
 
-def line(bench: Bench, count: int) -> str:
+def line(bench: Bench, count: int, names: Sequence[str]) -> str:
     """Measure one number of shadow models."""
     knowledge = bench.knowledge(count)
     started = time.process_time()
@@ -98,10 +102,10 @@ def line(bench: Bench, count: int) -> str:
     oracle = float(squares.min(axis=1).mean() / truth.shape[1])
     mean = float(np.square(pool[-count:].mean(axis=0) - truth).mean())
     cells = [f"{count:7d} {oracle:8.4f} {mean:8.4f}"]
-    for attack in (Ridge(), Reconstructor()):
-        error, seconds = attacked(attack, bench, knowledge, truth)
-        cells.append(f" {error:9.4f} {seconds:5.1f}")
-    return "".join(cells) + f" {trained:12.1f}"
+    for name in names:
+        error, seconds = attacked(ATTACKS[name], bench, knowledge, truth)
+        cells.append(f"{error:14.4f} {seconds:5.1f}")
+    return "".join(cells) + f"{trained:15.1f}"
 
 
 def attacked(
