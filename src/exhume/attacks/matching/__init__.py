@@ -1,0 +1,12 @@
+"""Gradient matching: one loop (``core``), and the attacks that are settings of it."""
+
+from exhume.attacks.matching.attacks import (
+    DLG,
+    IDLG,
+    BatchNormMatching,
+    Geiping,
+    GenerativePrior,
+    LiuMatching,
+)
+
+__all__ = ["DLG", "IDLG", "BatchNormMatching", "Geiping", "GenerativePrior", "LiuMatching"]

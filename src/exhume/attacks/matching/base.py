@@ -1,0 +1,132 @@
+"""What the matching attacks share: reading, labels, and an answer with its own evidence."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from exhume.arrays import Array
+from exhume.attacks.base import Attack, nothing
+from exhume.errors import InputError
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Reconstruction, Stat, Status
+from exhume.release import Release
+
+if TYPE_CHECKING:
+    from exhume.attacks.matching.core import Match, Problem
+    from exhume.attacks.matching.reading import Reading
+
+TINY = 1e-30
+"""A release shorter than this is nothing but zeros."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What an attack found, and the problem as it was posed."""
+
+    problem: Problem
+    match: Match
+    jacobians: int = 0
+
+
+class MatchingAttack(Attack):
+    """An attack through the one loop; subclasses say how to pose the problem and solve it."""
+
+    @abstractmethod
+    def _solve(self, reading: Reading, labels: Array | None, rng: np.random.Generator) -> Found:
+        """Match the release; ``labels`` are of the unknown records, None where nothing tells."""
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        """Ask for a gradient or update of a known network at known parameters."""
+        from exhume.attacks.matching.reading import read
+
+        reading = read(release, knowledge)
+        if isinstance(reading, str):
+            return reading
+        labels = knowledge.labels
+        if labels is not None and len(labels) != reading.count:
+            return f"{len(labels)} labels are known, but {reading.count} records are not"
+        if labels is None and reading.step.classes is None:
+            return "the responses of a regression must be known"
+        return self._objection(reading)
+
+    def _objection(self, reading: Reading) -> str | None:
+        """Say what else the attack needs."""
+        return None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        from exhume.attacks.matching.reading import read
+
+        reading = read(release, knowledge)
+        assert not isinstance(reading, str)
+        if reading.length < TINY:
+            return nothing(knowledge, Status.NO_INFORMATION, "the release is all zeros")
+        labels = known_labels(release, reading, rng)
+        found = self._solve(reading, labels, rng)
+        return answer(reading, found, rng)
+
+
+def known_labels(release: Release, reading: Reading, rng: np.random.Generator) -> Array | None:
+    """Return the unknown records' labels: known, or read off the release, or None."""
+    from exhume.attacks.analytic.labels import infer_labels
+
+    knowledge = reading.knowledge
+    if knowledge.labels is not None:
+        return knowledge.labels
+    try:
+        left = list(infer_labels(release, knowledge, rng=rng).labels)
+    except InputError:
+        return None
+    for label in [] if knowledge.fixed_set is None else knowledge.fixed_set.labels:
+        if label in left:
+            left.remove(label)
+    return np.asarray(left[: reading.count]) if len(left) >= reading.count else None
+
+
+def answer(reading: Reading, found: Found, rng: np.random.Generator) -> Reconstruction:
+    """Return the best run as a reconstruction, with the adversary's own evidence in its stats."""
+    from exhume.attacks.matching.diagnosis import diagnose
+
+    best = found.match.best
+    diagnosis = diagnose(reading, found.problem, best, rng)
+    stats: dict[str, Stat] = {
+        "loss": best.loss,
+        "distance": best.distance,
+        "residual": diagnosis.residual,
+        "floor": diagnosis.floor,
+        "visible": diagnosis.visible,
+        "condition": diagnosis.condition,
+        "scale": diagnosis.scale,
+        "evaluations": found.match.evaluations,
+        "restarts": len(found.match.runs),
+        "jacobians": found.jacobians,
+        "reason": diagnosis.reason.name.lower().replace("_", "-"),
+        "total_variation": found.problem.total_variation,
+    }
+    apart, count = found.match.disagreement, len(best.images)
+    if apart is not None:
+        stats["disagreement"] = apart
+    finite = {k: v for k, v in stats.items() if isinstance(v, str) or math.isfinite(v)}
+    return Reconstruction(
+        best.images.cpu().numpy().astype(np.float64),
+        diagnosis.status,
+        labels=_named(reading, best.labels.cpu().numpy()),
+        error_estimate=None if apart is None else np.full(count, apart),
+        message=diagnosis.message,
+        stats=finite,
+    )
+
+
+def _named(reading: Reading, labels: Array) -> Array:
+    """Return class indices or shares as the data's own labels."""
+    classes = reading.step.classes
+    if classes is None:
+        return labels
+    index = labels.argmax(axis=1) if labels.ndim == 2 else labels
+    return np.asarray(classes)[index]

@@ -1,0 +1,227 @@
+"""Why an attack ended where it did, by the adversary's own evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from torch import Tensor
+
+from exhume.attacks.matching.core import Problem, Run
+from exhume.attacks.matching.gauss_newton import Products
+from exhume.attacks.matching.objectives import batch_norm_distance
+from exhume.attacks.matching.reading import Reading, problem_of
+from exhume.defences.base import Blurring, Defence
+from exhume.mechanism import Mechanism
+from exhume.reconstruction import Status
+
+NEAR = 5.0
+"""A residual within this factor of its floor is at the floor."""
+
+
+class Reason(Enum):
+    """What stood in the way. The value is what the report says."""
+
+    NOTHING = "the release is explained down to its own rounding or noise"
+    NO_INFORMATION = "the release hardly changes with the records"
+    WRONG_ASSUMPTION = "what was assumed contradicts the release"
+    BUDGET_SPENT = "the loss was still falling when the steps ran out"
+    STUCK = "the optimiser stopped above the loss that the truth would reach"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Diagnosis:
+    """The reason, and the figures behind it.
+
+    ``residual`` is ‖g − g*‖/‖g*‖ at the answer, ``floor`` what rounding and known noise leave of it
+    at the truth. ``visible`` is how far a change of every pixel by its usual deviation moves the
+    release, in the same units; ``condition`` the ratio of the largest to the smallest singular
+    value of the Jacobian met in a few Lanczos steps: a lower bound of the true one. ``scale`` is
+    the factor on the simulated release that fits best.
+    """
+
+    reason: Reason
+    message: str
+    residual: float
+    floor: float
+    visible: float
+    condition: float
+    scale: float
+
+    @property
+    def status(self) -> Status:
+        """How the attack ended: CONVERGED only at the floor."""
+        match self.reason:
+            case Reason.NOTHING:
+                return Status.CONVERGED
+            case Reason.NO_INFORMATION:
+                return Status.NO_INFORMATION
+            case Reason.WRONG_ASSUMPTION:
+                return Status.WRONG_ASSUMPTION
+        return Status.APPROXIMATE if self.residual < 0.5 else Status.NOT_CONVERGED
+
+
+def diagnose(
+    reading: Reading,
+    problem: Problem,
+    run: Run,
+    rng: np.random.Generator,
+    *,
+    steps: int = 8,
+) -> Diagnosis:
+    """Say why ``run`` ended where it did; costs about 2·``steps`` evaluations."""
+    simulated = [g.detach() for g in problem.simulate(run.images, run.labels)]
+    residual, scale = _fit(simulated, problem.released.values)
+    floor = _floor(reading, problem, run)
+    products = Products(problem, run.images, run.labels)
+    visible, condition = _sensitivity(products, problem, rng, steps)
+    contradiction = _contradiction(reading, problem, run, residual, scale)
+    if residual <= NEAR * floor:
+        reason, message = Reason.NOTHING, Reason.NOTHING.value
+    elif visible <= NEAR * max(floor, 1e-9):
+        reason, message = Reason.NO_INFORMATION, Reason.NO_INFORMATION.value
+    elif contradiction is not None:
+        reason, message = Reason.WRONG_ASSUMPTION, contradiction
+    elif run.exhausted and _falling(run.history):
+        reason, message = Reason.BUDGET_SPENT, Reason.BUDGET_SPENT.value
+    else:
+        reason, message = Reason.STUCK, Reason.STUCK.value
+    return Diagnosis(
+        reason=reason,
+        message=message,
+        residual=residual,
+        floor=floor,
+        visible=visible,
+        condition=condition,
+        scale=scale,
+    )
+
+
+def _fit(simulated: Sequence[Tensor], target: Sequence[Tensor]) -> tuple[float, float]:
+    """Return the relative residual, and the factor that would make it smallest."""
+    pairs = list(zip(simulated, target, strict=True))
+    dot = sum(float((g.double() * t.double()).sum()) for g, t in pairs)
+    own = sum(float(g.double().square().sum()) for g, _ in pairs)
+    square = sum(float((g.double() - t.double()).square().sum()) for g, t in pairs)
+    return math.sqrt(square), dot / own if own > 0 else math.inf
+
+
+def _floor(reading: Reading, problem: Problem, run: Run) -> float:
+    """Return the relative residual that the truth itself would have."""
+    names = problem.simulation.names
+    entries = sum(v.numel() for v in problem.released.values)
+    noise = _deviation(reading.knowledge.training, reading.total)
+    noise *= math.sqrt(entries) / problem.released.scale
+    labels = reading.knowledge.labels
+    made = []
+    for precision in ("float32", "float64"):
+        twin = problem_of(reading, problem.distance, labels=labels, precision=precision)
+        assert twin.simulation.names == names
+        y = run.labels if not run.labels.is_floating_point() else run.labels.to(twin.frame.dtype)
+        found = twin.simulate(run.images.to(twin.frame.dtype), y)
+        made.append([g.detach().double() for g in found])
+    rounding = math.sqrt(
+        sum(float((a - b).square().sum()) for a, b in zip(made[0], made[1], strict=True))
+    )
+    if reading.step.precision == "float64":
+        rounding = max(1e-13, rounding * 2.0**-29)
+    return max(noise, rounding)
+
+
+def _deviation(mechanism: Mechanism | None, records: int) -> float:
+    """Return the deviation of the noise that known defences add to a released number."""
+    square = 0.0
+    while isinstance(mechanism, Defence):
+        if isinstance(mechanism, Blurring):
+            square += mechanism.deviation(records) ** 2
+        mechanism = mechanism.inner
+    return math.sqrt(square)
+
+
+def _sensitivity(
+    products: Products, problem: Problem, rng: np.random.Generator, steps: int
+) -> tuple[float, float]:
+    """Return what a usual change of all pixels does, and the spread of singular values met."""
+    frame = problem.frame
+    inputs = frame.count * math.prod(frame.record_shape)
+    right = frame.tensor(rng.standard_normal((1, inputs)))
+    visible = float(products.forward(frame.spread * right).norm())
+    values = _singular_values(products, right / right.norm(), steps)
+    if not values[0] > 0 or not math.isfinite(values[0]):
+        return visible, math.inf
+    return visible, float(values[0] / max(values[-1], 1e-300))
+
+
+def _singular_values(products: Products, right: Tensor, steps: int) -> np.ndarray:
+    """Return the values of a few Golub–Kahan steps from ``right`` (1, inputs), descending."""
+    rights, lefts, diagonal, upper = [right], list[Tensor](), list[float](), list[float]()
+    left = products.forward(right)
+    for _ in range(steps):
+        for other in lefts:
+            left = left - (left * other).sum() * other
+        size = float(left.norm())
+        diagonal.append(size)
+        if not (math.isfinite(size) and size > 0):
+            break
+        lefts.append(left / size)
+        following = products.backward(lefts[-1])
+        for other in rights:
+            following = following - (following * other).sum() * other
+        size = float(following.norm())
+        if not (math.isfinite(size) and size > 0):
+            break
+        upper.append(size)
+        rights.append(following / size)
+        left = products.forward(rights[-1]) - size * lefts[-1]
+    matrix = np.nan_to_num(np.diag(diagonal) + np.diag(upper[: len(diagonal) - 1], 1))
+    return np.asarray(np.linalg.svd(matrix, compute_uv=False))
+
+
+def _contradiction(
+    reading: Reading, problem: Problem, run: Run, residual: float, scale: float
+) -> str | None:
+    """Name an assumption that the release speaks against, or return None."""
+    explained = residual**2 - (1.0 - 1.0 / scale) ** 2 if 0 < scale < math.inf else 1.0
+    if explained < 1e-2 and not 0.8 < scale < 1.25:
+        return (
+            f"the simulated release fits after multiplying it by {scale:.3g}: the batch size, the "
+            "learning rate, the range of the inputs or a clipping of the release is not as assumed"
+        )
+    unseen = _unseen_class(reading, problem)
+    if unseen is not None:
+        return f"class {unseen} is in the batch by its bias gradient, but not among the labels"
+    if problem.statistics:
+        problem.simulate(run.images, run.labels)
+        seen = problem.simulation.watch.statistics[: len(problem.statistics)]
+        off = float(batch_norm_distance(seen, problem.statistics).detach())
+        if residual < 0.2 and off > 1.0:
+            return "the batch-norm statistics are not those of a batch with this release"
+    return None
+
+
+def _unseen_class(reading: Reading, problem: Problem) -> str | None:
+    """Name a class whose scores should have risen although no record is said to have it."""
+    classes, name = reading.step.classes, list(reading.step.network.parameter_shapes())[-1]
+    labels = reading.knowledge.labels
+    if classes is None or labels is None or name not in reading.arrays:
+        return None
+    bias = reading.arrays[name] * (-1.0 if hasattr(reading.mechanism, "optimiser") else 1.0)
+    if bias.shape != (len(classes),) or _deviation(reading.knowledge.training, reading.total):
+        return None
+    fixed = reading.knowledge.fixed_set
+    known = {*np.asarray(labels).tolist(), *([] if fixed is None else fixed.labels.tolist())}
+    for index in np.argsort(bias):
+        if bias[index] < -0.02 * float(np.abs(bias).max()) and classes[index] not in known:
+            return str(classes[index])
+    return None
+
+
+def _falling(history: Sequence[float]) -> bool:
+    """Tell whether the last tenth of a run still brought 2% off the loss."""
+    last = max(1, len(history) // 10)
+    if len(history) <= last:
+        return True
+    return min(history[-last:]) < 0.98 * min(history[:-last])

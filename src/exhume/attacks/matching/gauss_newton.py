@@ -1,0 +1,189 @@
+"""Gauss–Newton at the end: where a release determines the batch, rounding is all that is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from exhume.attacks.matching.core import Problem
+
+DAMPINGS = tuple(10.0**power for power in range(-13, 0, 2))
+LARGEST = 4096
+"""Unknowns: more, and the normal matrix outgrows a minute."""
+AT_ONCE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Polished:
+    """Where it ended: ``images``, the relative residual there, and how many Jacobians it took."""
+
+    images: Tensor
+    residual: float
+    jacobians: int
+
+
+def polish(
+    problem: Problem,
+    rough: Problem,
+    images: Tensor,
+    labels: Tensor,
+    rng: np.random.Generator,
+    *,
+    iterations: int = 6,
+    corrections: int = 3,
+    enough: float = 0.0,
+) -> Polished:
+    """Solve release(images) = released by Levenberg–Marquardt, inside the box.
+
+    ``problem`` (double precision) gives residuals, ``rough`` the Jacobian, whose products with
+    blocks of unit vectors make the whole matrix; of releases much longer than the batch it keeps a
+    random sketch of four rows an unknown (Clarkson and Woodruff 2013). A step is taken only where
+    it lowers the exact residual. Batches of more than 4,096 numbers are returned as they are.
+    """
+    state = _State(problem, images, labels)
+    if images.numel() > LARGEST:
+        return Polished(images, state.residual, 0)
+    taken = 0
+    for _ in range(iterations):
+        if state.residual <= enough or not math.isfinite(state.residual):
+            break
+        before, taken = state.residual, taken + 1
+        jacobian = _jacobian(rough, state.images, labels, rng)
+        if not state.improve(jacobian, corrections) or state.residual > 0.9 * before:
+            break
+    return Polished(state.images, state.residual, taken)
+
+
+class _State:
+    """The images, and the exact residual at them."""
+
+    def __init__(self, problem: Problem, images: Tensor, labels: Tensor) -> None:
+        self.problem, self.labels = problem, labels
+        self.target = _flat(problem.released.values)
+        self.images = images.detach()
+        self.difference = self._difference(self.images)
+        self.residual = float(self.difference.norm())
+
+    def improve(self, jacobian: Tensor, corrections: int) -> bool:
+        """Step with one Jacobian, then again with the same one while it pays."""
+        normal = jacobian.T @ jacobian
+        factor = self._damped(normal)
+        if factor is None:
+            return False
+        for _ in range(corrections):
+            before = self.residual
+            if not self._step(factor) or self.residual > 0.5 * before:
+                break
+        return True
+
+    def _damped(self, normal: Tensor) -> Tensor | None:
+        """Return the factor of the least damped matrix whose step lowers the residual."""
+        unit = float(normal.diagonal().mean())
+        identity = torch.eye(len(normal), dtype=normal.dtype, device=normal.device)
+        for damping in DAMPINGS:
+            factor: Tensor
+            factor, failed = torch.linalg.cholesky_ex(normal + damping * unit * identity)
+            if not int(failed) and self._step(factor):
+                return factor
+        return None
+
+    def _step(self, factor: Tensor) -> bool:
+        slope = self._slope()[:, None].to(factor.dtype)
+        move = torch.cholesky_solve(slope, factor)[:, 0].to(self.images.dtype)
+        moved = self.images + move.reshape(self.images.shape)
+        if self.problem.frame.box is not None:
+            moved = moved.clamp(*self.problem.frame.box)
+        moved = self.problem.completed(moved)
+        difference = self._difference(moved)
+        residual = float(difference.norm())
+        if not residual < self.residual:
+            return False
+        self.images, self.difference, self.residual = moved, difference, residual
+        return True
+
+    def _difference(self, images: Tensor) -> Tensor:
+        return self.target - _flat(self.problem.simulate(images, self.labels)).detach()
+
+    def _slope(self) -> Tensor:
+        """Return Jᵀ(released − simulated), exactly."""
+        images = self.images.detach().requires_grad_(True)
+        found = _flat(self.problem.simulate(self.problem.completed(images), self.labels))
+        return torch.autograd.grad(found, images, self.difference)[0].reshape(-1)
+
+
+def _jacobian(problem: Problem, images: Tensor, labels: Tensor, rng: np.random.Generator) -> Tensor:
+    """Return J (outputs, inputs) in double precision, or a sketch of it."""
+    products = Products(problem, images.to(problem.frame.dtype), labels)
+    inputs, outputs = images.numel(), products.outputs
+    rows = min(outputs, 4 * inputs + 64)
+    bucket = torch.as_tensor(rng.integers(0, rows, outputs))
+    sign = torch.as_tensor(rng.choice([-1.0, 1.0], outputs), dtype=problem.frame.dtype)
+    made = torch.empty((inputs, rows), dtype=problem.frame.dtype)
+    for start in range(0, inputs, AT_ONCE):
+        count = min(AT_ONCE, inputs - start)
+        units = torch.zeros((count, inputs), dtype=problem.frame.dtype)
+        units[torch.arange(count), start + torch.arange(count)] = 1.0
+        block = products.forward(units)
+        if rows < outputs:
+            block = torch.zeros((count, rows), dtype=block.dtype).index_add_(
+                1, bucket, block * sign
+            )
+        made[start : start + count] = block
+    return made.T.double()
+
+
+class Products:
+    """Products with the Jacobian J of the release at ``images``: one graph for all of them."""
+
+    def __init__(self, problem: Problem, images: Tensor, labels: Tensor) -> None:
+        if labels.is_floating_point():
+            labels = labels.to(images.dtype)
+        self._images = images.detach().clone().requires_grad_(True)
+        completed = problem.completed(self._images)
+        self._released = _flat(problem.simulate(completed, labels))
+        self._weights = torch.zeros_like(self._released, requires_grad=True)
+        (self._weighted,) = torch.autograd.grad(
+            self._released, self._images, self._weights, create_graph=True, materialize_grads=True
+        )
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers were released."""
+        return self._released.numel()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """J v of each row v: (k, inputs) → (k, outputs)."""
+        return _pulled(self._weighted, self._weights, rows)
+
+    def backward(self, rows: Tensor) -> Tensor:
+        """Jᵀu of each row u: (k, outputs) → (k, inputs)."""
+        return _pulled(self._released, self._images, rows)
+
+
+def _pulled(outputs: Tensor, inputs: Tensor, rows: Tensor) -> Tensor:
+    if not outputs.requires_grad:
+        return rows.new_zeros((len(rows), inputs.numel()))
+    weights = rows.reshape(len(rows), *outputs.shape)
+    if len(rows) > 1:
+        try:
+            found = torch.autograd.grad(
+                outputs, inputs, weights, retain_graph=True, is_grads_batched=True
+            )[0]
+            return found.reshape(len(rows), -1)
+        except RuntimeError:
+            # Some operations have no batched derivative; one row at a time they do.
+            pass
+    each = [
+        torch.autograd.grad(outputs, inputs, row, retain_graph=True, materialize_grads=True)[0]
+        for row in weights
+    ]
+    return torch.stack(each).reshape(len(rows), -1)
+
+
+def _flat(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat([part.reshape(-1) for part in parts])
