@@ -3,9 +3,10 @@
 θᵢ(t) − θ₋(t) is small, so the fixed set's gradient changes by its Hessian H(t) times it; the
 target's own gradient is exact. H(t) is the same for all models: it is computed once a step, in the
 basis of the inputs' span, and one matrix product moves every model. That pays where the records are
-many (more than the first layer has weights, after rotation) and the models are thousands: see the measurements in ``docs/training.md``. The error is that of the linearisation,
-some hundredths of the difference or less: enough for learning from many shadow models, not for
-solving for a record.
+many (more than about half the first layer's rotated weights, width · rank) and the models are
+thousands: see the measurements in ``docs/training.md``. The error is that of the linearisation,
+some hundredths of the difference at a thousand records and some thousandths at ten thousand: enough
+for learning from many shadow models, not for solving for a record.
 
 Memory: H(t) takes (width · rank + outputs · (width + 1))² float32 numbers, 187 MB for 784-10-10 on
 images of rank 672; all models of a call are moved together, 3 · P numbers each.
