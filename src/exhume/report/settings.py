@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from exhume.audit.record import Record
 from exhume.audit.store import Store
 from exhume.audit.summary import Bracket, Row, ran
+from exhume.reconstruction import Status
 from exhume.report.attacks import AttackRow, attack_row
 from exhume.report.bars import Line, line
 from exhume.report.curves import calibration, errors, success_curve
@@ -56,6 +57,7 @@ class SettingPart:
     notes: tuple[tuple[str, str], ...]
     metrics: tuple[str, ...]
     attacks: tuple[AttackRow, ...]
+    inapplicable: tuple[AttackRow, ...]
     figures: tuple[Drawing, ...]
     gallery: Gallery | None
 
@@ -63,15 +65,32 @@ class SettingPart:
 def setting_part(case: Case, *, anchor: str, redact: bool, draw_figures: bool) -> SettingPart:
     """Return one setting's part; ``draw_figures`` spares a long report its later figures."""
     metrics = tuple(dict.fromkeys(name for row in case.rows for name in row.metrics))
+    tried, refused = _sorted_rows(case)
     return SettingPart(
         line=line(case.bracket, case.finding, anchor),
         threat=case.facts.threat,
         notes=notes(case),
         metrics=metrics,
-        attacks=tuple(attack_row(row, metrics, redact=redact) for row in case.rows),
+        attacks=tuple(attack_row(row, metrics, redact=redact) for row in tried),
+        inapplicable=tuple(attack_row(row, metrics, redact=redact) for row in refused),
         figures=figures(case) if draw_figures else (),
         gallery=None if redact else _gallery(case),
     )
+
+
+def _sorted_rows(case: Case) -> tuple[list[Row], list[Row]]:
+    """Return the attacks that apply, strongest first, and those made for other releases.
+
+    Where no attack at all applies, all of them are shown: that is what the reader must see.
+    """
+    order = sorted(
+        case.rows,
+        key=lambda r: (r.baseline, -(r.success.rate if r.success else -1.0), -r.ran, r.attack),
+    )
+    refused = [row for row in order if set(row.statuses) == {Status.REFUSED.name}]
+    if not any(row not in refused and not row.baseline for row in order):
+        return order, []
+    return [row for row in order if row not in refused], refused
 
 
 def notes(case: Case) -> tuple[tuple[str, str], ...]:

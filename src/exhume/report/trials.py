@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from exhume.audit.record import Record
 from exhume.audit.summary import ran
+from exhume.reconstruction import Status
 from exhume.report.attacks import message_text, status_words
 from exhume.report.words import number
 
@@ -51,7 +52,9 @@ class TrialTable:
 
 def trial_table(records: Sequence[Record], *, redact: bool) -> TrialTable:
     """Return the table of the first MOST trials."""
-    rows = tuple(_row(record, redact=redact) for record in records[:MOST])
+    # What has something to say comes first: refusals may be nine in ten.
+    order = sorted(records, key=lambda record: record.status == Status.REFUSED.name)
+    rows = tuple(_row(record, redact=redact) for record in order[:MOST])
     return TrialTable(
         rows,
         len(records),
