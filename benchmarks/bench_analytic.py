@@ -71,12 +71,7 @@ def main() -> None:
 
 def rows() -> Iterator[Row]:
     relu, elu = Activation.RELU, Activation.ELU
-    yield Row("first-layer, elu", 1, elu, attacking(FirstLayer()))
-    for size in (5, 8):
-        yield Row("sparsity, relu", size, relu, attacking(Sparsity()))
     for size in (8, 64):
-        yield Row("pixels alone, relu", size, relu, unmixing_alone((3072,)))
-        yield Row("edges alone, relu", size, relu, unmixing_alone(SHAPE))
         yield Row("cocktail, relu", size, relu, attacking(Cocktail()))
     for size in (8, 32):
         yield Row("cocktail, elu", size, elu, attacking(Cocktail()))
@@ -84,6 +79,12 @@ def rows() -> Iterator[Row]:
         attack = Imprint(bins=bins, measurements=measurements)
         name = f"imprint, {bins} bins / {measurements}"
         yield Row(name, 64, relu, attacking(attack), attack)
+    for size in (5, 8):
+        yield Row("sparsity, relu", size, relu, attacking(Sparsity()))
+    yield Row("first-layer, elu", 1, elu, attacking(FirstLayer()))
+    for size in (8, 64):
+        yield Row("edges alone, relu", size, relu, unmixing_alone(SHAPE))
+        yield Row("pixels alone, relu", size, relu, unmixing_alone((3072,)))
 
 
 def attacking(attack: Attack) -> Solver:

@@ -74,6 +74,20 @@ class TestCocktail:
         assert len(found) == 3
         assert decibels(data.take([9, 10, 11]), found).min() > 40.0
 
+    @pytest.mark.parametrize(("noise", "reached"), [(1e-4, 75.0), (1e-2, 45.0)])
+    def test_a_little_noise_costs_little(self, noise: float, reached: float) -> None:
+        """In units of the gradient's root mean square; zeros are still told from the rest."""
+        data = image_batch(8)
+        release, knowledge = attacked(image_step(256), data)
+        rng = np.random.default_rng(0)
+        size = noise * float(np.sqrt(np.mean(release.gradients["1.weight"] ** 2)))
+        noisy = Gradient(
+            {n: a + size * rng.normal(size=a.shape) for n, a in release.gradients.items()}, 8
+        )
+        found = Cocktail().reconstruct(noisy, knowledge, rng=0)
+        assert np.median(decibels(data, found)) > reached, found.message
+        assert mean_colour_decibels(data).max() < 20.0
+
     def test_noise_shows_in_its_own_estimate(self) -> None:
         data = image_batch(4)
         release, knowledge = attacked(image_step(256), data)

@@ -45,6 +45,11 @@ class Neurons:
         blur = 8.0 * self.blur * np.linalg.norm(column / self.singular)
         return values / size, np.maximum(blur / size, 1e-9)
 
+    def same(self, one: FloatArray, other: FloatArray) -> bool:
+        """Whether two unit directions agree up to the noise."""
+        slack = max(1e-6, float(np.median(self.returned(one)[1])) ** 2)
+        return bool(abs(float(one @ other)) > 1.0 - slack)
+
 
 def neurons(factors: Factors) -> Neurons:
     """Return the neurons that any record reached."""
@@ -113,10 +118,14 @@ def settled(found: Neurons, column: FloatArray) -> FloatArray:
     p = 1, or a mixture of p columns.
     """
     values, floor = found.returned(column)
-    zeros = np.flatnonzero((values < floor) & (floor < 0.05))
+    # Neurons that hardly anything reached are mostly noise, and would set the level for all.
+    clear = floor < min(0.05, 10.0 * float(np.median(floor)))
+    zeros = np.flatnonzero((values < floor) & clear)
     while len(zeros):
         left, singular, right = np.linalg.svd(found.rows[zeros], full_matrices=True)
-        level = max(1e-7 * singular[0], 2.0 * float(np.median(floor[zeros])) / np.sqrt(found.rank))
+        # What noise alone makes of as many neurons: a zero is within eight deviations of it.
+        blurred = np.linalg.norm(floor[zeros]) / np.sqrt(found.rank)
+        level = max(1e-7 * singular[0], 0.5 * blurred)
         rank = int(np.sum(singular > level))
         leverage = np.sum(left[:, :rank] ** 2, axis=1)
         if leverage.max(initial=0.0) <= _ESSENTIAL:

@@ -114,6 +114,6 @@ def _with_proved(
         if inactive.sum() < factors.rank:
             continue
         for column in kinks.columns(found, kinks.sharpened(found, inactive), rng):
-            if all(abs(float(column @ other)) < 1.0 - 1e-6 for other in kept):
+            if not any(found.same(column, other) for other in kept):
                 kept.append(column)
     return np.array(kept[: factors.rank]).reshape(-1, factors.rank).T

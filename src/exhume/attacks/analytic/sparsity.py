@@ -92,6 +92,6 @@ def found_columns(factors: Factors, rng: np.random.Generator, *, trials: int) ->
         space = np.eye(factors.rank)
         for guess in kinks.sparse_directions(neurons, space, rng, trials=batch):
             for column in kinks.columns(neurons, guess, rng):
-                if all(abs(float(column @ other)) < 1.0 - 1e-6 for other in found):
+                if not any(neurons.same(column, other) for other in found):
                     found.append(column)
     return np.array(found[: factors.rank]).reshape(-1, factors.rank).T
