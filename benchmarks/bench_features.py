@@ -125,7 +125,7 @@ def unit_features(dimension: int, width: int) -> None:
     head = Head(weights=weights, output=output)
     plan = [(b, Defence()) for b in (1, 4, 8, 16)]
     plan += [(4, d) for d in (Defence(0.001), Defence(0.01), Defence(0.1), Defence(pruned=0.9))]
-    plan += [(8, Defence(0.01)), (8, Defence(pruned=0.9))]
+    plan += [(8, Defence(pruned=0.9))]
     _header()
     for batch, defence in plan:
         features = _unit(rng.standard_normal((batch, dimension)))

@@ -81,6 +81,11 @@ class Head:
         size = float(np.sqrt(np.mean(self.weights[self.moment_rows] ** 2)))
         return replace(self, weights=self.weights / size), size
 
+    def part(self, rows: Array) -> Head:
+        """Return the head of the hidden units ``rows`` (m,) alone, what it answers left out."""
+        offsets = None if self.offsets is None else self.offsets[rows]
+        return replace(self, weights=self.weights[rows], offsets=offsets, output=None, random=None)
+
     def hidden(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the hidden values and slopes, each (m, B), of ``features`` (B, d)."""
         answers = self.weights @ features.T

@@ -34,6 +34,11 @@ class Observed:
         """How many entries were released."""
         return self.gradient.size if self.released is None else int(self.released.sum())
 
+    def part(self, rows: Array) -> Observed:
+        """Return what was released of the hidden units ``rows`` (m,)."""
+        released = None if self.released is None else self.released[rows]
+        return Observed(self.gradient[rows], released, self.threshold)
+
     def left(self, fitted: FloatArray) -> FloatArray:
         """Return what ``fitted`` (m, K) leaves of G; of a pruned entry, what it is too large by."""
         left = self.gradient - fitted

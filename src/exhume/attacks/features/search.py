@@ -22,6 +22,7 @@ CONTRADICTED = 0.5
 """A loss with free residuals below this part of the consistent one contradicts what is assumed."""
 LARGEST_TENSOR = 24
 """The largest batch whose moments are decomposed: they hold K·B³ numbers."""
+_PART = 0.6
 SAME = 0.98
 """Two fits whose features all have a partner of this cosine are one minimum found twice."""
 
@@ -30,9 +31,10 @@ SAME = 0.98
 class Settings:
     """How hard to try: ``restarts`` starts at most, L-BFGS ``iterations`` of a fit.
 
-    First come ``anchor_rounds`` of ``anchor_iterations`` with the residuals held; ``short``
-    iterations tell guesses of the labels apart. A batch is done when a start explains the gradient
-    exactly, or when the two best starts found the same features.
+    First come ``anchor_rounds`` of ``anchor_iterations`` with the residuals held, after the first
+    start also ``shakes`` of ``short`` iterations on random parts of the units; as many tell guesses
+    of the labels apart. A batch is done when a start explains the gradient exactly, or when the two
+    best starts found the same features.
     """
 
     restarts: int = 6
@@ -40,9 +42,17 @@ class Settings:
     anchor_rounds: int = 3
     anchor_iterations: int = 100
     short: int = 40
+    shakes: int = 12
 
     def __post_init__(self) -> None:
-        for name in ("restarts", "iterations", "anchor_rounds", "anchor_iterations", "short"):
+        for name in (
+            "restarts",
+            "iterations",
+            "anchor_rounds",
+            "anchor_iterations",
+            "short",
+            "shakes",
+        ):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
 
@@ -67,7 +77,8 @@ class Search:
         """Fit from one start after the other; return the best fit, the starts, and whether sure."""
         search, fits = self, list[Fit]()
         for number in range(self.settings.restarts):
-            fits.append(search.fit(search.start(order, number)))
+            shakes = self.settings.shakes if number else 0
+            fits.append(search.fit(search.start(order, number), shakes=shakes))
             fits.sort(key=lambda fit: fit.loss)
             if fits[0].loss < EXACT:
                 return fits[0], number + 1, True
@@ -94,7 +105,7 @@ class Search:
         signs = self.rng.choice([-1.0, 1.0], (self.count, 1))
         return signs * scattered(starts, 0.5, self.rng)
 
-    def fit(self, start: FloatArray) -> Fit:
+    def fit(self, start: FloatArray, *, shakes: int = 0) -> Fit:
         """Hold the residuals where the labels put them, let the head answer, or let them go."""
         features, evaluations = start, 0
         limit, known = self.settings.iterations, self.consistent()
@@ -105,6 +116,7 @@ class Search:
                 anchor = self.settings.anchor_iterations
                 fit = polish(self.head, self.observed, features, held, iterations=anchor)
                 features, evaluations = fit.features, evaluations + fit.evaluations
+            features = self.shaken(features, known, shakes)
             if self.head.output is not None:
                 best = polish(self.head, self.observed, features, known, iterations=limit)
                 features, evaluations = best.features, evaluations + best.evaluations
@@ -113,6 +125,19 @@ class Search:
             evaluations += fit.evaluations
             best = fit if best is None or fit.loss < CONTRADICTED * best.loss else best
         return replace(best, evaluations=evaluations)
+
+    def shaken(self, features: FloatArray, known: Consistent, shakes: int) -> FloatArray:
+        """Fit to a random part of the hidden units at a time.
+
+        A corner of ReLUs that traps one part's fit is none of the next part's; what all parts agree
+        on is the batch.
+        """
+        for _ in range(shakes):
+            rows = self.rng.random(len(self.head.weights)) < _PART
+            held = Held(known.at(self.head.hidden(features)[0]))
+            part, seen = self.head.part(rows), self.observed.part(rows)
+            features = polish(part, seen, features, held, iterations=self.settings.short).features
+        return features
 
     def consistent(self) -> Consistent | None:
         """Return the residuals of a head with these labels; None where there are none."""
