@@ -98,7 +98,7 @@ class Solution:
         if self.triplets is None or not math.isfinite(self.relative):
             return math.inf
         level = Level.of(self.triplets)
-        return math.sqrt(level.at(self.residual) / max(1, int((self.record != 0).numel())))
+        return math.sqrt(level.at(self.residual) / len(self.record))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,17 +12,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from exhume.arrays import FloatArray
+from exhume.arrays import Array, FloatArray
 from exhume.attacks.trajectory.layers import Members, NarrowLayers, Signals
 from exhume.attacks.trajectory.observation import Observation
 from exhume.attacks.trajectory.products import Batch, Known
 from exhume.attacks.trajectory.unrolled import Path, Unrolled
 from exhume.training.optimisers import SGD
+
+_Step: TypeAlias = tuple[slice | Array, Batch]
+"""Who takes part: rows of everyone, and what they count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,32 +63,35 @@ class KernelUnrolled(Unrolled):
         self.first, self.rest = flat[:split].reshape(layers.widths[1], -1), flat[split:]
         self.products = self.x @ self.x.T
         self.scores = self.first @ self.x.T
-        self.steps = [(slice(None) if b.rows is None else b.rows.cpu().numpy(), b) for b in batches]
+        self.steps: list[_Step] = [
+            (slice(None) if b.rows is None else b.rows.cpu().numpy(), b) for b in batches
+        ]
 
     def path(self, record: Tensor) -> Path:
         """Train with the record and keep what the products need."""
         self.count.trainings += 1
-        return KernelPath(self, record)
+        return KernelPath(self, record, self.steps)
 
     def _trained(self, record: Tensor) -> Tensor:
-        return KernelPath(self, record, keep=False).theta
+        return KernelPath(self, record, self.steps, keep=False).theta
 
     def _weightless(self, record: Tensor) -> Tensor:
-        blank = KernelUnrolled.__new__(KernelUnrolled)
-        blank.__dict__.update(self.__dict__)
-        blank.steps = [(_known(r, len(self.x)), Batch(b.rows, 0.0, b.count)) for r, b in self.steps]
-        return KernelPath(blank, record, keep=False).theta
-
-
-def _known(rows: slice | FloatArray, count: int) -> slice | FloatArray:
-    return rows if isinstance(rows, slice) else rows[rows < count]
+        count = len(self.x)
+        steps = [
+            (rows if isinstance(rows, slice) else rows[rows < count], Batch(b.rows, 0.0, b.count))
+            for rows, b in self.steps
+        ]
+        return KernelPath(self, record, steps, keep=False).theta
 
 
 class KernelPath(Path):
     """One training with one record."""
 
-    def __init__(self, unrolled: KernelUnrolled, record: Tensor, *, keep: bool = True) -> None:
+    def __init__(
+        self, unrolled: KernelUnrolled, record: Tensor, steps: Sequence[_Step], *, keep: bool = True
+    ) -> None:
         self.unrolled, self.record, self.fixed = unrolled, record, unrolled
+        self.steps = steps
         own = record.detach().cpu().numpy()
         self.inputs = unrolled.layers.widths[0]
         self.x, self.label = own[: self.inputs], own[self.inputs :]
@@ -117,7 +124,7 @@ class KernelPath(Path):
         sums = np.zeros_like(self.start)
         speed, rest = np.zeros_like(sums), fixed.rest.copy()
         drift = np.zeros_like(rest)
-        for rows, batch in fixed.steps:
+        for rows, batch in self.steps:
             here = _State(scale, sums.copy(), rest.copy()) if keep else _State(scale, sums, rest)
             z = sums @ self.kernel[:, rows] + scale * self.start[:, rows]
             members = self._members(rows, batch)
@@ -139,7 +146,7 @@ class KernelPath(Path):
             scale -= own.learning_rate * pace
         return _State(scale, sums, rest)
 
-    def _members(self, rows: slice | FloatArray, batch: Batch) -> Members:
+    def _members(self, rows: slice | Array, batch: Batch) -> Members:
         if isinstance(rows, slice) and self.signals:
             return self.signals[0].members
         weight = self.weights[rows].copy()
@@ -151,7 +158,7 @@ class KernelPath(Path):
     def _cuts(self) -> list[FloatArray]:
         """The kernel's columns of each step's batch; one object wherever the batch is everyone."""
         cuts: list[FloatArray] = []
-        for rows, _ in self.fixed.steps:
+        for rows, _ in self.steps:
             cuts.append(self.kernel if isinstance(rows, slice) else self.kernel[:, rows])
         return cuts
 
@@ -165,7 +172,7 @@ class KernelPath(Path):
         onto = fixed.first @ move
         sums = np.zeros_like(self.start)
         speed, drift = np.zeros_like(sums), np.zeros_like(rest)
-        for step, (rows, batch) in enumerate(fixed.steps):
+        for step, (rows, batch) in enumerate(self.steps):
             state = self.states[step]
             z = sums @ self._cuts[step] + state.scale * start[:, rows]
             z += state.sums[:, -1:] * across[rows]
@@ -197,8 +204,8 @@ class KernelPath(Path):
         speed, drift = np.zeros_like(sums), np.zeros_like(rest)
         across, onto = np.zeros_like(self.kernel[0]), np.zeros_like(first[:, 0])
         label, start = np.zeros_like(self.label), np.zeros_like(sums)
-        for step in reversed(range(len(fixed.steps))):
-            rows, batch = fixed.steps[step]
+        for step in reversed(range(len(self.steps))):
+            rows, batch = self.steps[step]
             state = self.states[step]
             speed -= own.learning_rate * sums
             drift -= own.learning_rate * rest

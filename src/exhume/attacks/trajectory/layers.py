@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from exhume.arrays import FloatArray
+from exhume.arrays import Array, FloatArray
 from exhume.models.base import Activation
 
 Bent: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
@@ -80,7 +80,7 @@ class Members:
         mass = labels.sum(axis=1) if entropic else np.ones(len(labels), labels.dtype)
         return Members(labels.T, mass, 1.0)
 
-    def take(self, rows: slice | FloatArray, share: FloatArray, record: float) -> Members:
+    def take(self, rows: slice | Array, share: FloatArray, record: float) -> Members:
         """Return the records of a batch with their shares."""
         return Members(self.labels[:, rows] * share, self.mass[rows] * share, record)
 
