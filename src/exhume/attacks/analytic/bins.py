@@ -135,10 +135,9 @@ class Bins:
         slack = self.noise / np.abs(signals)
         off = np.abs(expected - signals[:, None]) / np.abs(signals)[:, None]
         labels = off.argmin(axis=1)
-        fits = off.min(axis=1) < np.maximum(_FIT, 10.0 * slack)
-        fits &= self._own_bin(inputs, where, slack) & _inside(records, bounds, slack)
-        if self._observed.step.classes is None:
-            fits = self._own_bin(inputs, where, slack) & _inside(records, bounds, slack)
+        fits = self._own_bin(inputs, where, slack) & _inside(records, bounds, slack)
+        if self._observed.step.classes is not None:
+            fits &= off.min(axis=1) < np.maximum(_FIT, 10.0 * slack)
         return [
             (
                 Found(

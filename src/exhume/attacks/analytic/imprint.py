@@ -103,7 +103,8 @@ class Imprint(Attack):
             Status.CONVERGED if len(alone) == observed.count else Status.APPROXIMATE,
             labels=None if labels is None else labels[order],
             confidence=confidence[order],
-            error_estimate=np.array([one.error for one in every])[order],
+            # How far a mixture is from any one record can't be known.
+            error_estimate=np.where(confidence > 0.5, [one.error for one in every], np.inf)[order],
             message=(
                 f"{len(alone)} of {observed.count} records were alone in a bin; "
                 f"{len(mixed)} bins hold several"

@@ -63,7 +63,7 @@ def input_layer(network: Network) -> InputLayer | str:
         width=layer.out_features,
         scale=affine[0],
         offset=affine[1],
-        rectified=_rectified(module, layer, network.record_shape),
+        rectified=_rectified(module, layer),
     )
 
 
@@ -98,14 +98,6 @@ class Backward:
         mean = (chances[:, :, None] * jacobian).sum(dim=1, keepdim=True)
         return np.asarray((mean - jacobian).numpy())
 
-    def scores(self, records: FloatArray) -> FloatArray:
-        """Return the network's scores (n, outputs)."""
-        with torch.no_grad():
-            found = functional_call(
-                self.objective.module, self._parameters, (self.objective.tensor(records),)
-            )
-        return np.asarray(found.numpy())
-
     def _forward(self, records: FloatArray) -> tuple[Tensor, Tensor]:
         caught: list[Tensor] = []
 
@@ -135,7 +127,7 @@ def _entrance(
     """Return (scale, offset) of what the layer sees, or None where it is not of that form."""
     probe = np.random.default_rng(0).random((4, *shape))
     probe[0], probe[1] = 0.0, 1.0
-    seen = _caught(module, layer, torch.tensor(probe), before=True)
+    seen = _entering(module, layer, torch.tensor(probe))
     if seen is None or seen.shape != (4, probe[0].size):
         return None
     offset, scale = seen[0], seen[1] - seen[0]
@@ -145,18 +137,19 @@ def _entrance(
     return scale, offset
 
 
-def _rectified(module: nn.Module, layer: nn.Linear, shape: tuple[int, ...]) -> bool:
-    """Whether a ReLU is what follows the layer, and nothing else does."""
+def _rectified(module: nn.Module, layer: nn.Linear) -> bool:
+    """Whether a ReLU is what follows the layer."""
     order = [m for m in module.modules() if not list(m.children())]
     after = order[order.index(layer) + 1 :]
     return bool(after) and isinstance(after[0], nn.ReLU)
 
 
-def _caught(module: nn.Module, layer: nn.Module, x: Tensor, *, before: bool) -> FloatArray | None:
+def _entering(module: nn.Module, layer: nn.Module, x: Tensor) -> FloatArray | None:
+    """Return what enters the layer, or None where it is not used exactly once."""
     caught: list[Tensor] = []
 
-    def note(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        caught.append(inputs[0] if before else output)
+    def note(_: nn.Module, inputs: tuple[Tensor, ...], __: Tensor) -> None:
+        caught.append(inputs[0])
 
     handle = layer.register_forward_hook(note)
     try:
