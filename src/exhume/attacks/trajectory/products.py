@@ -122,7 +122,8 @@ class AutogradLoss(StepLoss):
     """The mean loss of a batch.
 
     Its second derivative in (θ, record) together is symmetric: both products are one backward pass
-    through the graph of the gradient.
+    through the graph of the gradient. The record has a graph of its own, so that no slope is taken
+    in the inputs of all the others.
     """
 
     def __init__(self, objective: Objective, known: Known, record: Tensor) -> None:
@@ -131,50 +132,61 @@ class AutogradLoss(StepLoss):
     def gradient(self, theta: Tensor, batch: Batch) -> Tensor:
         """Return the step's gradient (P,)."""
         at = theta.detach().requires_grad_(True)
-        return torch.autograd.grad(self._total(at, self.record, batch), at)[0]
+        members = self.known.with_record(self.record).members(batch)
+        return torch.autograd.grad(self._total(at, members, batch), at)[0]
 
     def expand(self, theta: Tensor, batch: Batch) -> Expansion:
-        """Return the gradient and its graph."""
+        """Return the gradient and its graphs."""
         at, own = theta.detach().requires_grad_(True), self.record.detach().requires_grad_(True)
         meter = _Meter()
         with torch.autograd.graph.saved_tensors_hooks(meter.weigh, _unchanged):
-            total = self._total(at, own, batch)
-            slopes = torch.autograd.grad(
-                total, (at, own), create_graph=True, materialize_grads=True
-            )
+            others = self._total(at, self._others(batch), batch)
+            slopes = torch.autograd.grad(others, at, create_graph=True)
+            if batch.record_weight:
+                alone = Known(self.known.x[:0], self.known.labels[:0], self.known.weight[:0])
+                member = alone.with_record(own).members(Batch(None, batch.record_weight, 1))
+                total = self._total(at, member, batch)
+                slopes += torch.autograd.grad(total, (at, own), create_graph=True)
         return _SymmetricGraph((at, own), slopes, meter.bytes)
 
-    def _total(self, theta: Tensor, record: Tensor, batch: Batch) -> Tensor:
-        members = self.known.with_record(record).members(batch)
+    def _others(self, batch: Batch) -> Known:
+        """The batch without the record, which stands last where it is there."""
+        if batch.rows is None:
+            return self.known
+        rows = batch.rows[:-1] if batch.record_weight else batch.rows
+        return Known(self.known.x[rows], self.known.labels[rows], self.known.weight[rows])
+
+    def _total(self, theta: Tensor, members: Known, batch: Batch) -> Tensor:
         scores = self.objective.scores(theta, members.x)
         losses = record_losses(self.objective.loss, scores, members.labels)
         return (losses * members.weight).sum() / batch.count
 
 
 class _SymmetricGraph(Expansion):
+    """Slopes of the others' loss in θ, and of the record's in θ and the record, if it is there."""
+
     def __init__(
         self, leaves: tuple[Tensor, Tensor], slopes: tuple[Tensor, ...], size: int
     ) -> None:
         self._leaves, self._slopes, self._size = leaves, slopes, size
-        self.gradient = slopes[0].detach()
-        self._moves = slopes[1].requires_grad
+        self.gradient = sum(slopes[:2], start=torch.zeros_like(leaves[0])).detach()
 
     @property
     def size(self) -> int:
         return self._size
 
     def times(self, parameters: Tensor, record: Tensor) -> Tensor:
-        moving = 2 if self._moves else 1
-        return torch.autograd.grad(
-            self._slopes[:moving],
-            self._leaves[0],
-            (parameters, record)[:moving],
-            retain_graph=True,
-        )[0]
+        moves = (parameters, parameters, record)[: len(self._slopes)]
+        return torch.autograd.grad(self._slopes, self._leaves[0], moves, retain_graph=True)[0]
 
     def transposed_times(self, cotangent: Tensor) -> tuple[Tensor, Tensor]:
+        slopes = self._slopes[:2]
         found = torch.autograd.grad(
-            self._slopes[0], self._leaves, cotangent, retain_graph=True, materialize_grads=True
+            slopes,
+            self._leaves,
+            [cotangent] * len(slopes),
+            retain_graph=True,
+            materialize_grads=True,
         )
         return found[0], found[1]
 
