@@ -122,6 +122,16 @@ def test_sees_through_rounding(plain: Case) -> None:
     assert 0.1 < float(found.error_estimate[0]) / error < 10
 
 
+def test_noise_that_hides_the_record_is_not_certified() -> None:
+    rounded = case("rounded", Rounding(training(), 1))
+    found = TrajectoryInversion(retries=0, jacobians=0).reconstruct(
+        rounded.releases[0], rounded.knowledge[0], rng=0
+    )
+    assert found.status in (Status.APPROXIMATE, Status.NOT_CONVERGED)
+    error = float(np.sqrt(np.mean((found.samples[0] - rounded.targets.x[0]) ** 2)))
+    assert float(found.error_estimate[0]) > 0.3 * error
+
+
 def test_a_copy_of_a_known_record_is_found(plain: Case) -> None:
     copy = plain.fixed_set.take([5])
     release = plain.mechanism.publish(

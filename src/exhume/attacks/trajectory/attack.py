@@ -90,7 +90,7 @@ class TrajectoryInversion(Attack):
             problem, releases, knowledge, iterations=self.iterations, retries=self.retries
         )
         for i, one in enumerate(found):
-            if one.status is Status.NOT_CONVERGED and self.jacobians:
+            if _unsolved(one) and self.jacobians:
                 other = fallback.invert(releases[i], knowledge[i], rngs[i])
                 found[i] = _better(one, other)
         return found
@@ -118,10 +118,18 @@ class _Fallback:
         return general.invert(release, known, rng, effort=effort, prepared=self.prepared)
 
 
+def _unsolved(one: Reconstruction) -> bool:
+    """Whether a search ended without an answer, rather than never began."""
+    searched = bool(one.stats.get("simulations"))
+    return searched and one.status in (Status.NOT_CONVERGED, Status.WRONG_ASSUMPTION)
+
+
 def _better(one: Reconstruction, other: Reconstruction) -> Reconstruction:
     """Return the answer that explains more, with what both took."""
     residuals = [float(each.stats.get("relative_residual", np.inf)) for each in (one, other)]
-    chosen, left = (other, one) if residuals[1] < residuals[0] else (one, other)
+    doubted = one.status is Status.WRONG_ASSUMPTION and not other.status.ran
+    closer = residuals[1] < residuals[0] and not doubted
+    chosen, left = (other, one) if closer else (one, other)
     stats = {**left.stats, **chosen.stats, "fallback": chosen is other}
     return Reconstruction(
         chosen.samples,

@@ -39,10 +39,13 @@ class Dynamics:
     rises: int | None
     engine: float
 
-    def tolerance(self, observed: FloatArray, deviation: float) -> float:
-        """Return the relative residual that a perfect answer may leave."""
+    def tolerance(self, observed: FloatArray, deviation: float, unknowns: int) -> float:
+        """Return the relative residual that the best answer may leave.
+
+        Of noise it fits as many parts as there are ``unknowns``.
+        """
         size = max(float(np.linalg.norm(observed)), 1e-300)
-        noise = deviation * np.sqrt(observed.size)
+        noise = deviation * np.sqrt(max(observed.size - unknowns, 1))
         return float(np.hypot(self.rounding, noise) / size) + self.engine
 
 

@@ -13,7 +13,7 @@ from exhume.attacks.trajectory.labels import simulate_probes
 from exhume.attacks.trajectory.multisecant import Box
 from exhume.attacks.trajectory.preconditioner import Preconditioner, SignalSimulator
 from exhume.attacks.trajectory.problem import Problem
-from exhume.attacks.trajectory.schedule import Engine, Goal, Trail, attempt
+from exhume.attacks.trajectory.schedule import HOPELESS, Engine, Goal, Trail, attempt
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Stat, Status
 from exhume.release import Release, Weights
@@ -21,10 +21,10 @@ from exhume.training.network import Training
 
 _SMALL = 5e7
 """Multiplications of a training up to which everything is done in double precision."""
+_VAGUE = 0.2
+"""An error above this share of the fixed set's deviation is no answer, however well it fits."""
 _MARGIN = 0.02
 """How far out of the known range the search may go, in units of the range."""
-_CERTIFIED = 1e-3
-_HOPELESS = 0.9
 
 
 def invert(
@@ -77,7 +77,9 @@ def _goal(
     with np.errstate(over="ignore"):
         observed = np.clip(theta, -1e100, 1e100) - engine.simulator.base
     response = None if known.labels is None else float(training.responses(known.labels)[0])
-    return Goal(observed, _box(known), seen.tolerance(observed, problem.deviation), response)
+    box = _box(known)
+    tolerance = seen.tolerance(observed, problem.deviation, int((box.low < box.high).sum()))
+    return Goal(observed, box, tolerance, response)
 
 
 def _box(known: Knowledge) -> Box:
@@ -102,10 +104,12 @@ def _answer(trail: Trail, problem: Problem, known: Knowledge, seen: Dynamics) ->
             message="no simulated training ended in finite numbers",
         )
     error = _error(trail)
-    certified = best.solved or best.residual <= max(_CERTIFIED, 3.0 * goal.tolerance)
-    if certified:
+    if trail.certified and error > _VAGUE * _deviation(problem):
+        status = Status.APPROXIMATE
+        message = f"what noise leaves of the release allows an error of {error:.1e}"
+    elif trail.certified:
         status, message = Status.CONVERGED, ""
-    elif best.residual > _HOPELESS and len(trail.pursuits) > 1:
+    elif best.residual > HOPELESS and len(trail.pursuits) > 1:
         status = Status.WRONG_ASSUMPTION
         message = "no label and no start explains the release better than no record at all"
     else:
@@ -124,6 +128,11 @@ def _answer(trail: Trail, problem: Problem, known: Knowledge, seen: Dynamics) ->
         floor=goal.tolerance,
         simulations=trail.simulations,
     )
+
+
+def _deviation(problem: Problem) -> float:
+    """Return the root-mean-square deviation of an entry in the fixed set."""
+    return float(np.sqrt(np.asarray(problem.fixed_set.x, dtype=np.float64).var(axis=0).mean()))
 
 
 def _error(trail: Trail) -> float:

@@ -15,7 +15,10 @@ from exhume.attacks.trajectory.preconditioner import Preconditioner, SignalSimul
 _GLIMPSE = 7
 """Iterations after which the labels of a hard target are compared."""
 _FINALISTS = 2
-_HOPELESS = 0.9
+HOPELESS = 0.9
+"""Relative residual above which an answer explains nothing."""
+CERTIFIED = 1e-3
+"""Relative residual below which only the true record has been seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +79,22 @@ class Trail:
         return min(self.pursuits, key=lambda one: (not one.solved, one.scaled, one.residual))
 
     @property
+    def certified(self) -> bool:
+        """Whether repeating the training with the best answer ends at the release."""
+        best = self.best
+        near = max(CERTIFIED, 3.0 * self.goal.tolerance)
+        return best.solved or (not best.scaled and best.residual <= near)
+
+    @property
     def simulations(self) -> int:
         """Return how many trainings were simulated for this target."""
         return sum(one.simulations for one in self.pursuits)
 
     def open(self, round_: int) -> bool:
         """Whether another round may help: no longer where no label explained anything."""
-        return not self.best.solved and (round_ < 2 or self.best.residual < _HOPELESS)
+        if self.certified:
+            return False
+        return round_ < 2 or self.best.residual < HOPELESS
 
     def set_out(self, label: int, start: int) -> Pursuit:
         """Begin with the label of a rank of evidence, from its start of a rank."""
