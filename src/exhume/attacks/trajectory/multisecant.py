@@ -23,10 +23,11 @@ _SCALED = 12
 """Iterations at most in which the length of the difference is left out of account."""
 _NEAR = 0.12
 """Relative residual from which on the length counts."""
-_PATIENCE = 8
-_LOST = 4
+_LOST, _PATIENCE = 4, 8
+"""Simulations without progress after which a pursuit looks around, and after which it ends."""
 _LOOKS = 4
 _STRIDE = 0.01
+"""How often it may look around, and how far, in units of the longest step."""
 _LOOSE = 4.0
 """A pursuit that no longer moves is solved within this factor of its tolerance."""
 
@@ -55,7 +56,6 @@ class Pursuit:
     """The longest step."""
     tolerance: float
     """Relative residual at which the answer can't be told from the truth."""
-    target: int = 0
     radius: float = 0.0
     simulations: int = 0
     residual: float = np.inf
@@ -122,7 +122,8 @@ class Pursuit:
         """Return the points (m, inputs) to simulate next."""
         if not self.lost:
             return self.x[None]
-        self.asked = self.best + _STRIDE * self.reach * directions
+        free = self.box.low < self.box.high
+        self.asked = self.best + _STRIDE * self.reach * directions * free
         return self.asked
 
     def look_around(self, differences: FloatArray) -> None:
