@@ -83,7 +83,7 @@ def test_a_simulation_is_what_the_mechanism_would_release(made):
     ("name", "kind"),
     [
         ("folds", FoldedSimulator),
-        ("images", BatchedSimulator),
+        ("images", PlainSimulator),
         ("adam", BatchedSimulator),
         ("clipped", PlainSimulator),
     ],

@@ -1,8 +1,9 @@
 """Many models of any kind at once: every step's gradients of all of them in one vectorised call.
 
-For what does not fold: convolutions, Adam, activations without exact differences. Each model is
-trained whole and the base is subtracted at the end, so arithmetic is float64: what cancels then is
-some 1e-12 of the difference (float32 would leave 1e-4 and more, and Adam amplifies it).
+For what does not fold: Adam, activations without exact differences; convolutions too, though for
+them one model at a time is as fast. Each model is trained whole and the base is subtracted at the
+end, so arithmetic is float64 unless asked otherwise. Measured on small trainings of images, the
+difference then agrees with the plain loop's to 1e-13 of itself, in float32 to 1e-5 … 1e-4.
 
 Memory: θ and the optimiser's state of ``chunk`` models, and what the backward pass keeps of their
 activations: about ``chunk`` × records of a step × activations a record × 8 bytes × 3. The default

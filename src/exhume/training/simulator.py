@@ -85,13 +85,18 @@ def repeatable(training: Training) -> Training:
 
 
 def simulator_for(training: Training, fixed_set: Records) -> Simulator:
-    """Return the fastest simulator there is for this training."""
+    """Return the fastest simulator there is for this training.
+
+    Convolutions go one model at a time: measured, vectorising them over models gains nothing.
+    """
+    from exhume.models.mlp import MLP
     from exhume.training.batched import BatchedSimulator, fitting, unbatchable
     from exhume.training.folded import FoldedSimulator, unfoldable
 
     if unfoldable(training) is None:
         return FoldedSimulator(training, fixed_set)
-    if unbatchable(training) is None and fitting(training, len(fixed_set)) > 1:
+    gains = isinstance(training.network, MLP) and unbatchable(training) is None
+    if gains and fitting(training, len(fixed_set)) > 1:
         return BatchedSimulator(training, fixed_set)
     return PlainSimulator(training, fixed_set)
 
