@@ -279,7 +279,7 @@ class TestDefended:
     def test_random_numbers_are_not_called_certain(self):
         batch = classes(3, dimension=8, width=128)
         noise = np.random.default_rng(0).standard_normal(batch.gradient.shape)
-        found = recovered(batch, noise, settings=Settings(restarts=2, iterations=60))
+        found = recovered(batch, noise, settings=Settings(restarts=2, iterations=60, shakes=1))
         assert found.loss > 0.5
         assert not found.certain
 
@@ -289,7 +289,7 @@ class TestDefended:
 def test_whatever_the_batch_an_exact_fit_is_the_batch(seed, count, repeats):
     """What the attack calls exact is right: no false certificate."""
     batch = classes(count, dimension=10, width=400, outputs=5, repeats=repeats, seed=seed)
-    found = recovered(batch, settings=Settings(restarts=3))
+    found = recovered(batch, settings=Settings(restarts=3, shakes=4))
     if found.loss < 1e-9:
         assert worst_cosine(batch, found) > 0.9999
     assert found.features.shape == (count, 10)

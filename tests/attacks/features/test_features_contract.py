@@ -65,7 +65,7 @@ CASES = (
 class TestFeatures(AttackContract):
     @pytest.fixture
     def attack(self) -> Attack:
-        return Features(Settings(restarts=2, iterations=150, anchor_iterations=40))
+        return Features(Settings(restarts=2, iterations=150, anchor_iterations=40, shakes=2))
 
     @pytest.fixture(params=CASES, ids=str)
     def case(self, request: pytest.FixtureRequest) -> Case:

@@ -31,10 +31,10 @@ SAME = 0.98
 class Settings:
     """How hard to try: ``restarts`` starts at most, L-BFGS ``iterations`` of a fit.
 
-    First come ``anchor_rounds`` of ``anchor_iterations`` with the residuals held, after the first
-    start also ``shakes`` of ``short`` iterations on random parts of the units; as many tell guesses
-    of the labels apart. A batch is done when a start explains the gradient exactly, or when the two
-    best starts found the same features.
+    First come ``anchor_rounds`` of ``anchor_iterations`` with the residuals held, from the third
+    start on also ``shakes`` of ``short`` iterations on random parts of the units; as many tell
+    guesses of the labels apart. A batch is done when a start explains the gradient exactly, or
+    when the two best starts found the same features.
     """
 
     restarts: int = 6
@@ -77,7 +77,7 @@ class Search:
         """Fit from one start after the other; return the best fit, the starts, and whether sure."""
         search, fits = self, list[Fit]()
         for number in range(self.settings.restarts):
-            shakes = self.settings.shakes if number else 0
+            shakes = self.settings.shakes if number > 1 else 0
             fits.append(search.fit(search.start(order, number), shakes=shakes))
             fits.sort(key=lambda fit: fit.loss)
             if fits[0].loss < EXACT:
