@@ -22,6 +22,9 @@ from exhume.reconstruction import Reconstruction, Status
 from exhume.training.network import Training
 from exhume.training.objective import Objective
 
+_NEAR = 0.35
+"""A relative residual from which wrong labels and wrong basins have hardly been seen."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
@@ -125,7 +128,7 @@ class Search:
                 break
             self.attempts += 1
             problem = replace(self.problem, free=free)
-            found = self._settled(self._solve(problem, start, self.effort.short))
+            found = self._settled(problem, self._solve(problem, start, self.effort.short))
             tried.append(_Attempt(problem, found))
             if found.relative <= self.effort.tolerance:
                 return found
@@ -134,22 +137,23 @@ class Search:
             if self._spent() or not going:
                 break
             best = min(going, key=lambda one: one.solution.relative)
-            found = self._settled(self._solve(best.problem, best.solution.record, 3))
+            found = self._solve(best.problem, best.solution.record, 3)
+            found = self._settled(best.problem, found)
             tried.remove(best)
             tried.append(best.followed(found))
             if found.relative <= self.effort.tolerance:
                 return found
         return min((one.solution for one in tried), key=lambda one: one.relative)
 
-    def _settled(self, found: Solution) -> Solution:
-        """Follow an attempt that is on its way, with its label made up."""
-        while found.relative < 0.35 and found.relative > self.effort.tolerance:
+    def _settled(self, problem: Problem, found: Solution) -> Solution:
+        """Follow an attempt that is on its way; near the end its label is made up."""
+        while self.effort.tolerance < found.relative and _on_its_way(found):
             if self._spent():
                 break
             before = found.relative
-            problem, record = self._decided(found)
-            following = self._solve(problem, record, 4)
-            if following.relative > 0.7 * before and problem is not self.problem:
+            chosen, record = self._decided(problem, found)
+            following = self._solve(chosen, record, 4 if before < _NEAR else 2)
+            if following.relative > 0.7 * before and before < _NEAR and chosen is not self.problem:
                 following = self._solve(self.problem, found.record, 4)
             if following.relative < found.relative:
                 found = following
@@ -157,8 +161,10 @@ class Search:
                 break
         return found
 
-    def _decided(self, found: Solution) -> tuple[Problem, Tensor]:
-        """Return the problem with the label settled on its largest share, where there is one."""
+    def _decided(self, problem: Problem, found: Solution) -> tuple[Problem, Tensor]:
+        """Return what to go on with: the attempt's own label, an open one, at last the largest."""
+        if found.relative > _NEAR:
+            return problem, found.record
         label = found.record[self.entries :]
         classified = self.prepared.training.classes is not None
         if not classified or self.knowledge.labels is not None or found.relative > 0.1:
@@ -267,6 +273,14 @@ class Search:
             f"training again with the answer misses the release by {found.relative:.2g} of the "
             f"record's own trace, after {self.attempts} starts"
         )
+
+
+def _on_its_way(found: Solution) -> bool:
+    """Near the end, or falling fast from a residual that is no longer just too long."""
+    if found.relative < _NEAR:
+        return True
+    falling = len(found.history) > 1 and found.history[-1] < 0.7 * found.history[-2]
+    return falling and found.relative < 0.8
 
 
 def _interleaved(ranked: list[Start]) -> Iterator[tuple[Start, bool]]:
