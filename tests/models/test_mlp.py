@@ -50,3 +50,13 @@ def test_equal_settings_equal_network():
 def test_empty_layers_are_refused(shape, outputs, hidden):
     with pytest.raises(InputError, match="at least 1"):
         MLP(shape, outputs, hidden=hidden)
+
+
+def test_building_disturbs_no_random_stream() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    network = MLP((4, 4), 3)
+    network.module()
+    network.parameter_count()
+    assert torch.rand(1) == expected

@@ -84,9 +84,16 @@ class Network(ABC):
     def describe(self) -> str:
         """Say in a few words what it is, for the report."""
 
+    def module(self) -> nn.Module:
+        """Return ``build()``'s module, made without disturbing anybody's random stream."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            return self.build()
+
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter by name, in the module's own order."""
-        return {name: tuple(p.shape) for name, p in self.build().named_parameters()}
+        return {name: tuple(p.shape) for name, p in self.module().named_parameters()}
 
     def parameter_count(self) -> int:
         """Return how many numbers the parameters hold."""

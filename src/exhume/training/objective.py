@@ -44,7 +44,7 @@ class Objective:
     ) -> None:
         self.network, self.loss = network, loss
         self.dtype, self.device = dtype, torch.device(device)
-        self.module = network.build().to(device=self.device, dtype=dtype)
+        self.module = network.module().to(device=self.device, dtype=dtype)
         self.module.train(batch_norm == "train")
         if batch_norm == "train":
             _forget_statistics(self.module)

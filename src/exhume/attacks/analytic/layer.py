@@ -43,7 +43,7 @@ class InputLayer:
 @lru_cache(maxsize=32)
 def input_layer(network: Network) -> InputLayer | str:
     """Return the layer that sees whole records, or the reason why there is none."""
-    module = network.build().double().eval()
+    module = network.module().double().eval()
     found = _first_with_parameters(module)
     if not isinstance(found[1], nn.Linear):
         return (
