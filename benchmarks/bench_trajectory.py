@@ -74,17 +74,21 @@ def main() -> None:
     parser.add_argument("--setting", nargs="*", default=DEFAULT, choices=[s.name for s in SETTINGS])
     parser.add_argument("--targets", type=int, default=16)
     parser.add_argument("--group", type=int, default=32, help="targets attacked at once")
+    parser.add_argument("--jacobians", type=int, default=60, help="of the fallback, 0: none")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     print(HEADER, flush=True)
     for setting in SETTINGS:
         if setting.name in chosen.setting:
-            row = measured(setting, chosen.targets, chosen.group, chosen.seed)
+            attack = TrajectoryInversion(jacobians=chosen.jacobians)
+            row = measured(setting, attack, chosen.targets, chosen.group, chosen.seed)
             print(f"{setting.name:18s} {row}", flush=True)
 
 
-def measured(setting: Setting, count: int, group: int, seed: int) -> str:
+def measured(
+    setting: Setting, attack: TrajectoryInversion, count: int, group: int, seed: int
+) -> str:
     """Attack ``count`` unseen targets and return a row of the table."""
     data = load(setting.data).train
     order = np.random.default_rng([seed, 7]).permutation(len(data))
@@ -99,7 +103,6 @@ def measured(setting: Setting, count: int, group: int, seed: int) -> str:
     for begin in range(0, count, group):
         part = releases[begin : begin + group]
         streams = [np.random.default_rng([seed, begin + i]) for i in range(len(part))]
-        attack = TrajectoryInversion()
         found += attack.reconstruct_each(part, [knowledge] * len(part), rngs=streams)
     seconds = (time.process_time() - start) / count
     pairs = list(zip(found, targets.x, strict=True))
