@@ -60,13 +60,13 @@ def neurons(factors: Factors) -> Neurons:
     return Neurons(rows, alive, factors.noise / length[alive], factors.singular)
 
 
-def believed_inactive(preactivations: FloatArray, rank: int) -> Array:
-    """Return which neurons (width,) a guess at a record puts furthest below zero.
+def believed_inactive(preactivations: FloatArray, rank: int, *, share: float) -> Array:
+    """Return which neurons (width,) a guess puts furthest below zero: this ``share`` of them.
 
     The nearest to zero are the likeliest to be wrong, but ``rank`` unknowns need as many neurons.
     """
     below = np.flatnonzero(preactivations < 0)
-    wanted = min(len(below), int(max(0.6 * len(below), 1.6 * rank)))
+    wanted = min(len(below), int(max(share * len(below), 1.6 * rank)))
     inactive = np.zeros(len(preactivations), dtype=bool)
     inactive[below[np.argsort(preactivations[below], kind="stable")[:wanted]]] = True
     return inactive

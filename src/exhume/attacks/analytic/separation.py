@@ -110,10 +110,19 @@ def _with_proved(
     before = (inputs @ backward.weight.T + backward.bias)[:, found.alive]
     kept = list(columns.T)
     for one in before:
-        inactive = kinks.believed_inactive(one, factors.rank)
-        if inactive.sum() < factors.rank:
-            continue
-        for column in kinks.columns(found, kinks.sharpened(found, inactive), rng):
-            if not any(found.same(column, other) for other in kept):
-                kept.append(column)
+        # A poor guess is right on the clearest neurons only, a good one needs all to stand out.
+        for share in (0.6, 1.0):
+            before_these = len(kept)
+            inactive = kinks.believed_inactive(one, factors.rank, share=share)
+            for column in _proved(found, inactive, rng):
+                if not any(found.same(column, other) for other in kept):
+                    kept.append(column)
+            if len(kept) > before_these:
+                break
     return np.array(kept[: factors.rank]).reshape(-1, factors.rank).T
+
+
+def _proved(found: kinks.Neurons, inactive: Array, rng: np.random.Generator) -> list[FloatArray]:
+    if inactive.sum() < found.rank:
+        return []
+    return kinks.columns(found, kinks.sharpened(found, inactive), rng)
