@@ -46,8 +46,10 @@ def train_a_little(
     if steps < 0 or batch_size < 1 or not len(records):
         raise InputError(f"steps >= 0, batch_size >= 1 and records are needed, got {steps}")
     rng = stream(seed, "train-a-little")
-    module = network.build().train()
-    drawn = Initialisation(Scheme.HE, seed).draw(network, rng)
+    # Modules draw from the global stream: it is put back as it was.
+    with torch.random.fork_rng(devices=[]):
+        module = network.module().train()
+        drawn = Initialisation(Scheme.HE, seed).draw(network, rng)
     with torch.no_grad():
         for name, values in module.named_parameters():
             values.copy_(torch.tensor(drawn[name]))

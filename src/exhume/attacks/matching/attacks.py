@@ -50,12 +50,13 @@ class DLG(MatchingAttack):
         given = self._given(labels, reading)
         problem = problem_of(reading, SquaredL2(), labels=given, precision="float64")
         rough = problem_of(reading, SquaredL2(), labels=given, precision="float32")
-        budget = Budget(steps=self.steps, enough=1e-14, patience=2)
+        enough = 5e-7 if reading.step.precision == "float32" else 1e-12
+        budget = Budget(steps=self.steps, enough=enough**2, patience=2)
         matches: list[Match] = []
         taken = 0
         for _ in range(self.starts):
             one = match(problem, Pixels(clamped=False), LBFGS(), budget, rng)
-            one, jacobians = _polished(problem, rough, one, self.jacobians, rng)
+            one, jacobians = _polished(problem, rough, one, self.jacobians, rng, enough=enough)
             matches, taken = [*matches, one], taken + jacobians
             if one.best.distance < 1e-9:
                 break
@@ -277,7 +278,13 @@ def _with_features(
 
 
 def _polished(
-    problem: Problem, rough: Problem, found: Match, jacobians: int, rng: np.random.Generator
+    problem: Problem,
+    rough: Problem,
+    found: Match,
+    jacobians: int,
+    rng: np.random.Generator,
+    *,
+    enough: float,
 ) -> tuple[Match, int]:
     """Return the match with its best run taken to the end by Gauss–Newton."""
     from exhume.attacks.matching.gauss_newton import polish
@@ -290,7 +297,7 @@ def _polished(
     box, images = problem.frame.box, best.images
     if box is not None:
         images = problem.completed(images.clamp(*box))
-    end = polish(problem, rough, images, labels, rng, iterations=jacobians)
+    end = polish(problem, rough, images, labels, rng, iterations=jacobians, enough=enough)
     square = end.residual**2
     if not end.jacobians or not square < best.distance:
         return found, end.jacobians

@@ -42,7 +42,7 @@ def polish(
 
     ``problem`` (double precision) gives residuals, ``rough`` the Jacobian, whose products with
     blocks of unit vectors make the whole matrix; of releases much longer than the batch it keeps a
-    random sketch of four rows an unknown (Clarkson and Woodruff 2013). A step is taken only where
+    random sketch of eight rows an unknown (Clarkson and Woodruff 2013). A step is taken only where
     it lowers the exact residual. Batches of more than 4,096 numbers are returned as they are.
     """
     state = _State(problem, images, labels)
@@ -71,28 +71,37 @@ class _State:
 
     def improve(self, jacobian: Tensor, corrections: int) -> bool:
         """Step with one Jacobian, then again with the same one while it pays."""
-        normal = jacobian.T @ jacobian
-        factor = self._damped(normal)
+        factor = self._damped(_normal(jacobian))
         if factor is None:
             return False
         for _ in range(corrections):
             before = self.residual
-            if not self._step(factor) or self.residual > 0.5 * before:
+            if not self._take(self._moved(factor)) or self.residual > 0.5 * before:
                 break
         return True
 
     def _damped(self, normal: Tensor) -> Tensor | None:
-        """Return the factor of the least damped matrix whose step lowers the residual."""
+        """Take the best step of a ladder of dampings, and return its factor."""
         unit = float(normal.diagonal().mean())
         identity = torch.eye(len(normal), dtype=normal.dtype, device=normal.device)
+        start, best, kept = self.residual, self.residual, None
+        step: tuple[Tensor, Tensor, float] | None = None
         for damping in DAMPINGS:
             factor: Tensor
             factor, failed = torch.linalg.cholesky_ex(normal + damping * unit * identity)
-            if not int(failed) and self._step(factor):
-                return factor
-        return None
+            moved = None if int(failed) else self._moved(factor)
+            if moved is not None and moved[2] < best:
+                best, step, kept = moved[2], moved, factor
+            elif kept is not None:
+                break
+            if best < 0.3 * start:
+                break
+        if step is not None:
+            self._take(step)
+        return kept
 
-    def _step(self, factor: Tensor) -> bool:
+    def _moved(self, factor: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return where a step leads, what is left there, and its length."""
         slope = self._slope()[:, None].to(factor.dtype)
         move = torch.cholesky_solve(slope, factor)[:, 0].to(self.images.dtype)
         moved = self.images + move.reshape(self.images.shape)
@@ -100,10 +109,12 @@ class _State:
             moved = moved.clamp(*self.problem.frame.box)
         moved = self.problem.completed(moved)
         difference = self._difference(moved)
-        residual = float(difference.norm())
-        if not residual < self.residual:
+        return moved, difference, float(difference.norm())
+
+    def _take(self, step: tuple[Tensor, Tensor, float]) -> bool:
+        if not step[2] < self.residual:
             return False
-        self.images, self.difference, self.residual = moved, difference, residual
+        self.images, self.difference, self.residual = step
         return True
 
     def _difference(self, images: Tensor) -> Tensor:
@@ -117,10 +128,10 @@ class _State:
 
 
 def _jacobian(problem: Problem, images: Tensor, labels: Tensor, rng: np.random.Generator) -> Tensor:
-    """Return J (outputs, inputs) in double precision, or a sketch of it."""
+    """Return J (outputs, inputs), or a sketch of it."""
     products = Products(problem, images.to(problem.frame.dtype), labels)
     inputs, outputs = images.numel(), products.outputs
-    rows = min(outputs, 4 * inputs + 64)
+    rows = min(outputs, 8 * inputs + 64)
     bucket = torch.as_tensor(rng.integers(0, rows, outputs))
     sign = torch.as_tensor(rng.choice([-1.0, 1.0], outputs), dtype=problem.frame.dtype)
     made = torch.empty((inputs, rows), dtype=problem.frame.dtype)
@@ -134,7 +145,17 @@ def _jacobian(problem: Problem, images: Tensor, labels: Tensor, rng: np.random.G
                 1, bucket, block * sign
             )
         made[start : start + count] = block
-    return made.T.double()
+    return made.T
+
+
+def _normal(jacobian: Tensor) -> Tensor:
+    """Return JᵀJ in double precision, a block of rows at a time."""
+    inputs = jacobian.shape[1]
+    total = torch.zeros((inputs, inputs), dtype=torch.float64)
+    for rows in jacobian.split(4096):
+        block = rows.double()
+        total.addmm_(block.T, block)
+    return total
 
 
 class Products:
