@@ -118,3 +118,18 @@ class TestSoftmaxDifference:
 def _softmax(z):
     grown = [mpmath.exp(v) for v in z]
     return [v / sum(grown) for v in grown]
+
+
+@pytest.mark.parametrize("size", [1.0, 10.0, 30.0, 1000.0])
+def test_scores_that_move_far_stay_finite(size):
+    """One column in two moves far; the others keep their digits."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(10, 200, generator=generator)
+    d = torch.randn(4, 10, 200, generator=generator) * torch.tensor([1e-4, size]).repeat(100)
+    got = softmax_difference(torch.softmax(z, dim=0), d, dim=1)
+    exact = torch.softmax(z.double() + d.double(), dim=1) - torch.softmax(z.double(), dim=0)
+    assert torch.isfinite(got).all()
+    # Scores of thousands have no more than four decimals in float32.
+    assert (got - exact).abs().max() < max(1e-6, 1e-6 * size)
+    near = slice(0, None, 2)
+    assert (got - exact)[:, :, near].abs().max() < 1e-6 * exact[:, :, near].abs().max()

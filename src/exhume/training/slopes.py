@@ -112,8 +112,18 @@ SLOPES: dict[Activation, Slopes] = {
 def softmax_difference(p: Tensor, d: Tensor, dim: int) -> Tensor:
     """Return softmax(z + d) − p where p = softmax(z)."""
     if float(d.abs().max()) > _LARGE:
-        # Adding a constant to all scores changes nothing, and keeps exp from overflowing.
-        d = d - d.amax(dim=dim, keepdim=True)
+        return _far_softmax_difference(p, d, dim)
     grown = torch.expm1(d).mul_(p)
     mean = grown.sum(dim=dim, keepdim=True)
     return grown.addcmul_(p, mean, value=-1.0).div_(1.0 + mean)
+
+
+def _far_softmax_difference(p: Tensor, d: Tensor, dim: int) -> Tensor:
+    """The same where some scores move so far that exp would overflow, or its sum vanish.
+
+    There nothing is lost by subtracting the two softmaxes; the rest keeps the accurate form.
+    """
+    far = d.abs().amax(dim=dim, keepdim=True) > _LARGE
+    near = softmax_difference(p, torch.where(far, 0.0, d), dim)
+    moved = torch.softmax(p.clamp_min(torch.finfo(p.dtype).tiny).log() + d, dim=dim)
+    return torch.where(far, moved - p, near)
