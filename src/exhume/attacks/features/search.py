@@ -10,7 +10,7 @@ from exhume.arrays import Array, FloatArray
 from exhume.attacks.features.first_order import FirstOrder
 from exhume.attacks.features.head import Head, Response
 from exhume.attacks.features.observed import Observed
-from exhume.attacks.features.polish import Fit, polish
+from exhume.attacks.features.polish import Fit, error_estimates, polish
 from exhume.attacks.features.residuals import Consistent, Free, Held
 from exhume.attacks.features.starts import class_starts, scattered
 from exhume.attacks.features.tensor import tensor_features
@@ -24,7 +24,7 @@ LARGEST_TENSOR = 24
 """The largest batch whose moments are decomposed: they hold K·B³ numbers."""
 _PART = 0.6
 SAME = 0.98
-"""Two fits whose features all have a partner of this cosine are one minimum found twice."""
+"""Two fits found the same minimum only if each feature has a partner of at least this cosine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +82,26 @@ class Search:
             fits.sort(key=lambda fit: fit.loss)
             if fits[0].loss < EXACT:
                 return fits[0], number + 1, True
-            if number and _same(fits[0].features, fits[1].features):
+            if number and self.agree(fits[0], fits[1]):
                 return fits[0], number + 1, True
             search = search.relabelled(fits[0])
         return fits[0], len(fits), False
+
+    def agree(self, one: Fit, other: Fit) -> bool:
+        """Tell whether two fits found the same directions, to within the error that is estimated.
+
+        Neighbouring corners of a ReLU are alike too, but further apart than the noise explains.
+        """
+        from scipy.optimize import linear_sum_assignment
+
+        norms = [np.maximum(np.linalg.norm(f.features, axis=1), 1e-300) for f in (one, other)]
+        first, second = one.features / norms[0][:, None], other.features / norms[1][:, None]
+        cosines = first @ second.T
+        rows, columns = linear_sum_assignment(-cosines)
+        errors = error_estimates(self.head, self.observed, one) / norms[0]
+        allowed = np.sqrt(self.head.dimension) * errors + 1e-6
+        apart = np.linalg.norm(first[rows] - second[columns], axis=1)
+        return bool((cosines[rows, columns] > SAME).all() and (apart <= allowed).all())
 
     def start(self, order: FirstOrder, number: int) -> FloatArray:
         """Return a start (B, d): each class's mean to first order, or the tensor method's."""
@@ -162,11 +178,3 @@ class Search:
     def relabelled(self, fit: Fit) -> Search:
         """Where labels were guessed, take those that a fit's residuals show."""
         return replace(self, labels=fit.residuals.argmin(axis=1)) if self.guessed else self
-
-
-def _same(one: FloatArray, other: FloatArray) -> bool:
-    from scipy.optimize import linear_sum_assignment
-
-    norms = [np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300) for x in (one, other)]
-    cosines = (one / norms[0]) @ (other / norms[1]).T
-    return bool(cosines[linear_sum_assignment(-cosines)].min() > SAME)
