@@ -130,7 +130,7 @@ class Search:
             problem = replace(self.problem, free=free)
             found = self._settled(problem, self._solve(problem, start, self.effort.short))
             tried.append(_Attempt(problem, found))
-            if found.relative <= self.effort.tolerance:
+            if self._certified(found):
                 return found
         for _ in range(self.effort.attempts):
             going = [one for one in tried if not one.stalled]
@@ -141,7 +141,7 @@ class Search:
             found = self._settled(best.problem, found)
             tried.remove(best)
             tried.append(best.followed(found))
-            if found.relative <= self.effort.tolerance:
+            if self._certified(found):
                 return found
         return min((one.solution for one in tried), key=lambda one: one.relative)
 
@@ -157,9 +157,18 @@ class Search:
                 following = self._solve(self.problem, found.record, 4)
             if following.relative < found.relative:
                 found = following
-            if found.relative > 0.7 * before:
+            if found.relative > 0.7 * before or self._crawls(found):
                 break
         return found
+
+    def _certified(self, found: Solution) -> bool:
+        return found.relative <= max(self.effort.tolerance, 0.5 * self.effort.certificate)
+
+    def _crawls(self, found: Solution) -> bool:
+        """Whether an answer that is certified already gains little from a further Jacobian."""
+        certain = found.relative <= 0.5 * self.effort.certificate
+        latest = found.history[-2:]
+        return certain and latest[-1] > 0.5 * latest[0]
 
     def _decided(self, problem: Problem, found: Solution) -> tuple[Problem, Tensor]:
         """Return what to go on with: the attempt's own label, an open one, at last the largest."""
