@@ -24,6 +24,8 @@ from exhume.training.network import Training
 
 __all__ = ["Effort", "Prepared", "invert", "prepare", "slackened", "trained_network"]
 
+_BLUR = 0.2
+"""How far from a kink the rough Jacobians still see it."""
 SLIGHT = 3e-4
 """Noise below this share of the record's trace is left to the plain search: no prior would help."""
 
@@ -52,8 +54,9 @@ def prepare(
             reading(release, objective).observation,
             objective=objective,
             target_weight=knowledge.target_weight,
+            blur=blur,
         )
-        for objective in (double, single)
+        for objective, blur in ((double, 0.0), (single, _BLUR))
     )
     references = simulate_references(
         rough, training, fixed_set, each=effort.each, crossed=effort.crossed, rng=rng

@@ -63,6 +63,10 @@ BENDS: dict[Activation, Callable[[FloatArray], Bent]] = {
 """The nonlinearities written out here; networks with others go the general way."""
 
 
+_KINKS = {Activation.RELU: 1.0, Activation.LEAKY_RELU: 0.99}
+"""By how much the slope jumps at 0."""
+
+
 @dataclass(frozen=True, eq=False)
 class Members:
     """A batch's labels (outputs, n), each times its record's share of the loss; their mass (n,).
@@ -87,11 +91,16 @@ class Members:
 
 @dataclass(frozen=True)
 class NarrowLayers:
-    """Shapes and loss: ``widths`` from the inputs to the outputs."""
+    """Shapes and loss: ``widths`` from the inputs to the outputs.
+
+    ``blur`` spreads the bend of a kink over that distance to either side of it. Records cross the
+    kink as the target moves, so over any finite step the mean slope has this curvature in it.
+    """
 
     widths: tuple[int, ...]
     activation: Activation
     entropic: bool
+    blur: float = 0.0
 
     @cached_property
     def _places(self) -> list[tuple[int, int, int, int, int]]:
@@ -139,6 +148,9 @@ class Signals:
         later = layers.later(rest)
         for weight, bias in later:
             value, slope, second = bend(z)
+            if layers.blur and layers.activation in _KINKS:
+                near = (np.abs(z) < layers.blur).astype(z.dtype)
+                second += near * (_KINKS[layers.activation] / (2.0 * layers.blur))
             self.values.append(value)
             self.slopes.append(slope)
             self.bends.append(second)

@@ -39,13 +39,15 @@ def unroll(
     objective: Objective,
     target_weight: float = 1.0,
     memory_limit: int = MEMORY_LIMIT,
+    blur: float = 0.0,
 ) -> Unrolled:
     """Return the training on ``fixed_set`` and one more, last record as a map of that record.
 
     In the precision and on the device of ``objective``. Raises InputError where the training can't
-    be repeated; the noise of DP-GD is left out.
+    be repeated; the noise of DP-GD is left out. ``blur`` is that of ``NarrowLayers``: products that
+    look over kinks, at the price of being exact nowhere.
     """
-    layers = _layers(training)
+    layers = _layers(training, blur)
     fits = layers is not None and _kernel_fits(training, layers, len(fixed_set), memory_limit)
     if layers is None or not fits or not isinstance(training.optimiser, SGD):
         return unroll_stepwise(
@@ -94,14 +96,14 @@ def _initial(training: Training, objective: Objective) -> Tensor:
     return objective.flat(training.initial.draw(training.network, np.random.default_rng(0)))
 
 
-def _layers(training: Training) -> NarrowLayers | None:
+def _layers(training: Training, blur: float) -> NarrowLayers | None:
     network = training.network
     plain = isinstance(network, MLP) and network.activation in BENDS and network.hidden
     if not plain or training.clipping is not None or training.device != "cpu":
         return None
     assert isinstance(network, MLP)
     widths = (math.prod(network.record_shape), *network.hidden, network.outputs)
-    return NarrowLayers(widths, network.activation, training.classes is not None)
+    return NarrowLayers(widths, network.activation, training.classes is not None, blur)
 
 
 def _kernel_fits(training: Training, layers: NarrowLayers, records: int, memory_limit: int) -> bool:
