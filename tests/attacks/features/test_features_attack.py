@@ -89,8 +89,9 @@ class TestRealImages:
         assert found.status is Status.CONVERGED
         assert score(batch.x, found.samples, MSE()).max() < 1e-6
 
-    def test_noise_shows_in_the_error_estimate(self):
-        mechanism, batch = step(), images(3)
+    @pytest.mark.parametrize("activation", [Activation.RELU, Activation.ELU])
+    def test_noise_shows_in_the_error_estimate(self, activation):
+        mechanism, batch = step(activation), images(3)
         clean = mechanism.publish(batch, rng=np.random.default_rng(0))
         rng = np.random.default_rng(3)
         size = 0.1 * float(np.sqrt(np.mean(clean.gradients["output.weight"] ** 2)))
@@ -103,7 +104,9 @@ class TestRealImages:
         knowledge = know(mechanism, labels=batch.labels)
         found = attacked(mechanism, batch, knowledge, noisy)
         errors = np.sqrt(score(batch.x, found.samples, MSE()))
-        assert found.status is Status.CONVERGED
+        # With ReLUs, noise leaves two images that are alike several minima: no two starts agree.
+        agreed = Status.NOT_CONVERGED if activation is Activation.RELU else Status.CONVERGED
+        assert found.status is agreed
         ratio = np.sqrt(np.mean(errors**2)) / np.sqrt(np.mean(found.error_estimate**2))
         assert 0.5 < ratio < 2.0
 
