@@ -74,11 +74,11 @@ def diagnose(
 ) -> Diagnosis:
     """Say why ``run`` ended where it did; costs about 2·``steps`` evaluations."""
     simulated = [g.detach() for g in problem.simulate(run.images, run.labels)]
-    residual, scale = _fit(simulated, problem.released.values)
+    residual, turned, scale = _fit(simulated, problem.released.values)
     floor = _floor(reading, problem, run)
     products = Products(problem, run.images, run.labels)
     visible, condition = _sensitivity(products, problem, rng, steps)
-    contradiction = _contradiction(reading, problem, run, residual, scale)
+    contradiction = _contradiction(reading, problem, run, turned, scale)
     if residual <= NEAR * floor:
         reason, message = Reason.NOTHING, Reason.NOTHING.value
     elif visible <= NEAR * max(floor, 1e-9):
@@ -100,13 +100,17 @@ def diagnose(
     )
 
 
-def _fit(simulated: Sequence[Tensor], target: Sequence[Tensor]) -> tuple[float, float]:
-    """Return the relative residual, and the factor that would make it smallest."""
+def _fit(simulated: Sequence[Tensor], target: Sequence[Tensor]) -> tuple[float, float, float]:
+    """Return the residual, what is left of it after the best factor, and that factor."""
     pairs = list(zip(simulated, target, strict=True))
     dot = sum(float((g.double() * t.double()).sum()) for g, t in pairs)
     own = sum(float(g.double().square().sum()) for g, _ in pairs)
     square = sum(float((g.double() - t.double()).square().sum()) for g, t in pairs)
-    return math.sqrt(square), dot / own if own > 0 else math.inf
+    if not own > 0:
+        return math.sqrt(square), 1.0, math.inf
+    whole = sum(float(t.double().square().sum()) for _, t in pairs)
+    left = math.sqrt(max(0.0, whole - dot**2 / own)) if math.isfinite(own) else math.inf
+    return math.sqrt(square), left, dot / own
 
 
 def _floor(reading: Reading, problem: Problem, run: Run) -> float:
@@ -181,28 +185,27 @@ def _singular_values(products: Products, right: Tensor, steps: int) -> np.ndarra
 
 
 def _contradiction(
-    reading: Reading, problem: Problem, run: Run, residual: float, scale: float
+    reading: Reading, problem: Problem, run: Run, turned: float, scale: float
 ) -> str | None:
     """Name an assumption that the release speaks against, or return None."""
-    explained = residual**2 - (1.0 - 1.0 / scale) ** 2 if 0 < scale < math.inf else 1.0
-    if explained < 1e-2 and not 0.8 < scale < 1.25:
+    unseen = _unseen_class(reading)
+    if unseen is not None:
+        return f"class {unseen} is in the batch by its bias gradient, but not among the labels"
+    if turned < 0.2 and not 0.8 < scale < 1.25:
         return (
             f"the simulated release fits after multiplying it by {scale:.3g}: the batch size, the "
             "learning rate, the range of the inputs or a clipping of the release is not as assumed"
         )
-    unseen = _unseen_class(reading, problem)
-    if unseen is not None:
-        return f"class {unseen} is in the batch by its bias gradient, but not among the labels"
     if problem.statistics:
         problem.simulate(run.images, run.labels)
         seen = problem.simulation.watch.statistics[: len(problem.statistics)]
         off = float(batch_norm_distance(seen, problem.statistics).detach())
-        if residual < 0.2 and off > 1.0:
+        if turned < 0.2 and off > 1.0:
             return "the batch-norm statistics are not those of a batch with this release"
     return None
 
 
-def _unseen_class(reading: Reading, problem: Problem) -> str | None:
+def _unseen_class(reading: Reading) -> str | None:
     """Name a class whose scores should have risen although no record is said to have it."""
     classes, name = reading.step.classes, list(reading.step.network.parameter_shapes())[-1]
     labels = reading.knowledge.labels
