@@ -1,0 +1,199 @@
+"""Gradient matching on CIFAR-10: what comes back, beside the mean colour, and what a step costs.
+
+Every figure of a table is taken in one run, on one thread; times are of the processor. "mean
+colour" is the PSNR of knowing each image's mean colour and nothing else. The last column compares
+a step of the loop with the bare double backward of the same network and batch. Images are the test
+set's, from ``--first`` on, with different labels; labels are known.
+
+    EXHUME_DATA=... python benchmarks/bench_matching.py
+    EXHUME_DATA=... python benchmarks/bench_matching.py --victim resnet --batch 4 --rounds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from exhume.arrays import FloatArray
+from exhume.attacks import Attack
+from exhume.attacks.matching import DLG, Geiping, LiuMatching
+from exhume.attacks.matching.objectives import Cosine
+from exhume.attacks.matching.reading import Reading, problem_of, read
+from exhume.attacks.matching.statistics import batch_statistics
+from exhume.data import load
+from exhume.knowledge import Knowledge
+from exhume.models.convnet import ConvNet
+from exhume.models.lenet import LeNet
+from exhume.models.resnet import ResNet
+from exhume.models.trained import train_a_little
+from exhume.records import Records
+from exhume.release import Gradient
+from exhume.training.gradient import GradientStep
+
+SHAPE, CLASSES = (32, 32, 3), tuple(range(10))
+VICTIMS = ("lenet", "convnet", "resnet")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One batch: PSNR of each image, that of its mean colour, seconds, how the attack ended."""
+
+    psnr: FloatArray
+    colour: FloatArray
+    seconds: float
+    status: str
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--victim", choices=(*VICTIMS, "all"), default="all")
+    parser.add_argument("--batch", type=int, help="records a batch (1, 4, 1 unless told)")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="batches, each with a seed of its own"
+    )
+    parser.add_argument("--first", type=int, default=100, help="where in the test set to begin")
+    parser.add_argument("--steps", type=int, help="instead of the attack's own number")
+    parser.add_argument("--plain", action="store_true", help="Geiping without continuation too")
+    options = parser.parse_args()
+    data = load("cifar-10")
+    assert data.test is not None
+    print("victim   attack       B     PSNR mean  [min - max]   mean colour   CPU-s   step  status")
+    for victim in VICTIMS if options.victim == "all" else (options.victim,):
+        count = options.batch or {"lenet": 1, "convnet": 4, "resnet": 1}[victim]
+        for attack in attacks(victim, count, options.steps, options.plain):
+            rows, ratio = [], 0.0
+            for number in range(options.rounds):
+                batch = different(data.test, options.first + 40 * number, count)
+                step = build(victim, number, data.train)
+                ratio = ratio or step_cost(step, batch)
+                rows.append(measured(attack, step, batch, number))
+            show(victim, attack, count, rows, ratio)
+
+
+def attacks(victim: str, count: int, steps: int | None, plain: bool) -> list[Attack]:
+    if victim == "lenet":
+        return [DLG(steps=steps or 15)]
+    if victim == "convnet":
+        found: list[Attack] = [Geiping(steps=steps or 600)]
+        if plain:
+            found.append(Geiping(steps=steps or 600, continuation=False, total_variation=1e-2))
+        return found
+    return [LiuMatching(steps=steps or (220 if count == 1 else 1000))]
+
+
+_TRAINED: dict[str, GradientStep] = {}
+
+
+def build(victim: str, seed: int, train: Records) -> GradientStep:
+    if victim == "lenet":
+        network = LeNet(SHAPE, 10)
+        state = network.uniform_parameters(np.random.default_rng(seed))
+        return GradientStep(network, CLASSES, state=state)
+    if victim == "convnet":
+        # PyTorch's own initialisation, as an untrained network mostly has.
+        convnet = ConvNet(SHAPE, 10)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = convnet.build()
+        drawn = {n: p.detach().numpy() for n, p in module.named_parameters()}
+        return GradientStep(convnet, CLASSES, state=drawn)
+    if victim not in _TRAINED:
+        resnet = ResNet(SHAPE, 10, width=16)
+        trained = train_a_little(resnet, train, 300)
+        print(f"# {resnet.describe()}, 300 steps: {100 * trained.accuracy:.0f}% right", flush=True)
+        _TRAINED[victim] = GradientStep(
+            resnet, CLASSES, state=trained.parameters, buffers=trained.buffers
+        )
+    return _TRAINED[victim]
+
+
+def different(records: Records, first: int, count: int) -> Records:
+    seen: dict[int, int] = {}
+    for index in range(first, len(records)):
+        seen.setdefault(int(records.labels[index]), index)
+    return records.take(list(seen.values())[:count])
+
+
+def known(step: GradientStep, batch: Records) -> Knowledge:
+    normed = step.buffers is not None
+    return Knowledge(
+        record_shape=SHAPE,
+        value_range=(0.0, 1.0),
+        training=step,
+        labels=batch.y,
+        batch_norm=batch_statistics(step, batch) if normed else None,
+    )
+
+
+def measured(attack: Attack, step: GradientStep, batch: Records, seed: int) -> Measured:
+    from scipy.optimize import linear_sum_assignment
+
+    release = step.publish(batch, rng=np.random.default_rng(seed))
+    knowledge = known(step, batch)
+    start = time.process_time()
+    found = attack.reconstruct(release, knowledge, rng=seed)
+    seconds = time.process_time() - start
+    truth = batch.x.astype(np.float64)
+    costs = np.square(truth[:, None] - found.samples[None]).mean(axis=(2, 3, 4))
+    rows, columns = linear_sum_assignment(costs)
+    colour = np.square(truth - truth.mean(axis=(1, 2), keepdims=True)).mean(axis=(1, 2, 3))
+    return Measured(
+        -10 * np.log10(costs[rows, columns]), -10 * np.log10(colour), seconds, found.status.name
+    )
+
+
+def step_cost(step: GradientStep, batch: Records, repeats: int = 12) -> float:
+    """Return the time of the loop's evaluation over that of the bare double backward."""
+    release = step.publish(batch, rng=np.random.default_rng(0))
+    assert isinstance(release, Gradient)
+    reading = read(release, known(step, batch))
+    assert isinstance(reading, Reading)
+    problem = problem_of(reading, Cosine(), labels=batch.y, precision="float32")
+    assert problem.labels is not None
+    module = problem.simulation.objective.module
+    leaves = [p for p in module.parameters() if p.requires_grad]
+    planes = torch.tensor(batch.x).movedim(-1, 1).contiguous().requires_grad_(True)
+
+    def bare() -> None:
+        scores = module(planes.movedim(1, -1))
+        loss = torch.nn.functional.cross_entropy(scores, problem.labels)
+        slopes = torch.autograd.grad(loss, leaves, create_graph=True)
+        pairs = zip(slopes, targets, strict=True)
+        torch.autograd.grad(sum((g * t).sum() for g, t in pairs), planes)
+
+    def loop() -> None:
+        total, _ = problem.losses(planes.movedim(1, -1), problem.labels)
+        torch.autograd.grad(total, planes)
+
+    targets = problem.released.values
+    times = {bare: 0.0, loop: 0.0}
+    for number in range(repeats + 2):
+        for work in (bare, loop):
+            begun = time.process_time()
+            work()
+            if number >= 2:
+                times[work] += time.process_time() - begun
+    return times[loop] / times[bare]
+
+
+def show(victim: str, attack: Attack, count: int, rows: list[Measured], ratio: float) -> None:
+    psnr = np.concatenate([row.psnr for row in rows])
+    colour = np.concatenate([row.colour for row in rows])
+    name = attack.name if getattr(attack, "continuation", True) else f"{attack.name}-plain"
+    spread = f"[{psnr.min():5.1f} -{psnr.max():6.1f}]"
+    seconds = np.mean([row.seconds for row in rows])
+    ended = ", ".join(sorted({row.status for row in rows}))
+    print(
+        f"{victim:8s} {name:12s} {count:2d} {psnr.mean():9.1f} dB  {spread} "
+        f"{colour.mean():9.1f} dB {seconds:7.1f} {ratio:6.2f}  {ended}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
