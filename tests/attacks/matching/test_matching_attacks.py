@@ -97,7 +97,7 @@ def contract_case(name: str, mechanism: Mechanism, side: int, known: int) -> Cas
 class TestDLG(AttackContract):
     @pytest.fixture
     def attack(self) -> Attack:
-        return DLG(steps=4, starts=2)
+        return DLG(steps=4, starts=1)
 
     @pytest.fixture(
         params=(
