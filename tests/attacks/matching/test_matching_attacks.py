@@ -99,21 +99,15 @@ class TestDLG(AttackContract):
     def attack(self) -> Attack:
         return DLG(steps=4, starts=1)
 
-    @pytest.fixture(
-        params=(
-            contract_case("one record", SMOOTH, 4, 0),
-            contract_case("the last of three", SMOOTH, 4, 2),
-        ),
-        ids=str,
-    )
-    def case(self, request: pytest.FixtureRequest) -> Case:
-        return request.param
+    @pytest.fixture
+    def case(self) -> Case:
+        return contract_case("the last of three", SMOOTH, 4, 2)
 
 
 class TestGeiping(AttackContract):
     @pytest.fixture
     def attack(self) -> Attack:
-        return Geiping(steps=80, total_variation=2e-3)
+        return Geiping(steps=60, total_variation=2e-3)
 
     @pytest.fixture
     def case(self) -> Case:
@@ -192,7 +186,7 @@ class TestKinkedNetworks:
         assert ours.stats["distance"] < published.stats["distance"]  # type: ignore[operator]
 
     def test_weight_is_chosen_without_the_truth(self) -> None:
-        found = attacked(Geiping(steps=250, total_variation=None), self.step, self.data)
+        found = attacked(Geiping(steps=160, total_variation=None), self.step, self.data)
         assert found.stats["total_variation"] in (3e-3, 1e-2, 3e-2)
         assert errors(self.data.x, found.samples).mean() < 0.05 * mean_grey(self.data.x).mean()
 
@@ -333,6 +327,17 @@ def test_settings_are_checked() -> None:
     for make in (DLG, Geiping, BatchNormMatching, LiuMatching, GenerativePrior):
         with pytest.raises(InputError, match="steps must be at least 1"):
             make(steps=0)
+
+
+def test_the_global_stream_is_left_alone() -> None:
+    import torch
+
+    # Publishing builds a network too; only the attack is asked about here.
+    release = SMOOTH.publish(pictures(4, 1), rng=np.random.default_rng(0))
+    after = torch.get_rng_state()
+    knowledge = Knowledge(record_shape=(4, 4), training=SMOOTH, labels=np.array([0]))
+    Geiping(steps=2).reconstruct(release, knowledge, rng=0)
+    assert torch.equal(torch.get_rng_state(), after)
 
 
 def test_importing_the_attacks_leaves_torch_alone() -> None:

@@ -42,9 +42,13 @@ class MatchingAttack(Attack):
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Ask for a gradient or update of a known network at known parameters."""
+        import torch
+
         from exhume.attacks.matching.reading import read
 
-        reading = read(release, knowledge)
+        # Building a network draws from the global stream: it is put back as it was.
+        with torch.random.fork_rng(devices=[]):
+            reading = read(release, knowledge)
         if isinstance(reading, str):
             return reading
         labels = knowledge.labels
@@ -61,15 +65,18 @@ class MatchingAttack(Attack):
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
+        import torch
+
         from exhume.attacks.matching.reading import read
 
-        reading = read(release, knowledge)
-        assert not isinstance(reading, str)
-        if reading.length < TINY:
-            return nothing(knowledge, Status.NO_INFORMATION, "the release is all zeros")
-        labels = known_labels(release, reading, rng)
-        found = self._solve(reading, labels, rng)
-        return answer(reading, found, rng)
+        with torch.random.fork_rng(devices=[]):
+            reading = read(release, knowledge)
+            assert not isinstance(reading, str)
+            if reading.length < TINY:
+                return nothing(knowledge, Status.NO_INFORMATION, "the release is all zeros")
+            labels = known_labels(release, reading, rng)
+            found = self._solve(reading, labels, rng)
+            return answer(reading, found, rng)
 
 
 def known_labels(release: Release, reading: Reading, rng: np.random.Generator) -> Array | None:

@@ -152,8 +152,8 @@ def _normal(jacobian: Tensor) -> Tensor:
     """Return JᵀJ in double precision, a block of rows at a time."""
     inputs = jacobian.shape[1]
     total = torch.zeros((inputs, inputs), dtype=torch.float64)
-    for rows in jacobian.split(4096):
-        block = rows.double()
+    for start in range(0, len(jacobian), 4096):
+        block = jacobian[start : start + 4096].double()
         total.addmm_(block.T, block)
     return total
 

@@ -16,9 +16,7 @@ Closure: TypeAlias = Callable[[], Tensor]
 
 
 class Optimiser(ABC):
-    """A way downhill. ``evaluations_a_step`` is what a step costs at most, roughly."""
-
-    evaluations_a_step: int = 1
+    """A way downhill."""
 
     @abstractmethod
     def start(self, unknowns: Sequence[Tensor], steps: int) -> Callable[[Closure], None]:
@@ -31,11 +29,6 @@ class LBFGS(Optimiser):
 
     history: int = 100
     iterations: int = 20
-
-    @property
-    def evaluations_a_step(self) -> int:  # type: ignore[override]
-        """A line search mostly accepts the first point."""
-        return self.iterations
 
     def start(self, unknowns: Sequence[Tensor], steps: int) -> Callable[[Closure], None]:
         """Return torch's own step."""
