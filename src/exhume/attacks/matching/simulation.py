@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -105,7 +105,7 @@ def watch_features(simulation: Simulation, layer: str) -> None:
     simulation.objective.module.get_submodule(layer).register_forward_pre_hook(hook)
 
 
-def _statistics_into(watch: Watch):  # type: ignore[no-untyped-def]
+def _statistics_into(watch: Watch) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
     def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         x = inputs[0]
         axes = [0, *range(2, x.ndim)]
