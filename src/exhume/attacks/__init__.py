@@ -6,19 +6,33 @@ from exhume.attacks.baseline import Oblivious
 from exhume.attacks.conditional import ConditionalGuess
 from exhume.attacks.features import Features
 from exhume.attacks.glm import GLM
+from exhume.attacks.matching import (
+    DLG,
+    IDLG,
+    BatchNormMatching,
+    Geiping,
+    GenerativePrior,
+    LiuMatching,
+)
 from exhume.attacks.reconstructor import Reconstructor
 from exhume.attacks.ridge import Ridge
 from exhume.attacks.scaler import ScalerMoments
 from exhume.attacks.trajectory import TrajectoryInversion
 
 __all__ = [
+    "DLG",
     "GLM",
+    "IDLG",
     "Attack",
+    "BatchNormMatching",
     "Cocktail",
     "ConditionalGuess",
     "Features",
     "FirstLayer",
+    "Geiping",
+    "GenerativePrior",
     "Imprint",
+    "LiuMatching",
     "Oblivious",
     "Reconstructor",
     "Ridge",

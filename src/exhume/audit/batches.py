@@ -54,6 +54,7 @@ def simulated_batches(config: Config, table: SettingTable) -> Setting:
         table.knowledge.value_range or loaded.value_range,
         table.knowledge.labels,
         batch=table.batch,
+        knows_statistics=table.knowledge.batch_norm,
     )
 
 
@@ -71,8 +72,8 @@ def batch_from_file(config: Config, table: SettingTable) -> Setting:
     truth = None
     if config.audit.truth is not None:
         truth = read_records(config.audit.truth, at_least=table.batch).take(slice(0, table.batch))
-    elif knowledge.labels:
-        raise InputError("known labels come from audit.truth, which is missing")
+    elif knowledge.labels or knowledge.batch_norm:
+        raise InputError("known labels and statistics come from audit.truth, which is missing")
     shape = _record_shape(knowledge.record_shape, truth, pool)
     initial = read_arrays(knowledge.initial)
     mechanism = build_batch_mechanism(
@@ -90,6 +91,7 @@ def batch_from_file(config: Config, table: SettingTable) -> Setting:
         knowledge.labels,
         given=_given(release.file, mechanism, table.batch),
         batch=table.batch,
+        knows_statistics=knowledge.batch_norm,
     )
 
 

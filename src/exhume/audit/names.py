@@ -22,6 +22,12 @@ def known_attacks() -> tuple[Attack, ...]:
         attacks.Cocktail(),
         attacks.Imprint(),
         attacks.Features(),
+        attacks.DLG(),
+        attacks.IDLG(),
+        attacks.Geiping(),
+        attacks.BatchNormMatching(),
+        attacks.LiuMatching(),
+        attacks.GenerativePrior(),
         attacks.Oblivious(),
         attacks.ConditionalGuess(),
     )

@@ -30,12 +30,14 @@ class Unit:
 class Plan:
     """Everything an audit will do. Plain data: it can be sent to another process.
 
-    ``files`` are the content hashes of the files that the configuration names.
+    ``files`` are the content hashes of the files that the configuration names; ``extra`` are
+    attacks beside those that it names, which run on every setting.
     """
 
     config: Config
     attacks: tuple[Attack, ...]
     files: tuple[str, ...] = ()
+    extra: tuple[Attack, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -56,6 +58,14 @@ class Plan:
             for start in range(0, count, chunk):
                 units.append(Unit(index, tuple(range(start, min(start + chunk, count)))))
         return units
+
+    def attacks_on(self, unit: Unit) -> tuple[Attack, ...]:
+        """Return the attacks of a unit: those its setting asks for, and baselines always."""
+        wanted = self.config.setting[unit.setting].attacks
+        if wanted is None:
+            named = self.config.audit.attacks
+            wanted = tuple(a.name for a in self.attacks) if named is None else named
+        return tuple(a for a in self.attacks if a.baseline or a.name in wanted or a in self.extra)
 
     def setting(self, index: int) -> Setting:
         """Build a setting; a process builds each only once."""
@@ -79,8 +89,14 @@ def make_plan(config: Config, extra: Sequence[Attack] = ()) -> Plan:
     """Return a configuration's plan: its attacks (default: all), the baseline, and ``extra``."""
     from exhume.audit.names import attacks_named
 
-    attacks = (*attacks_named(config.audit.attacks), *extra)
-    return Plan(config, attacks, tuple(_digest(path) for path in config.files()))
+    named = config.audit.attacks
+    if named is not None:
+        named = (*named, *(name for table in config.setting for name in table.attacks or ()))
+    else:
+        for table in config.setting:
+            attacks_named(table.attacks)
+    attacks = (*attacks_named(named), *extra)
+    return Plan(config, attacks, tuple(_digest(path) for path in config.files()), tuple(extra))
 
 
 def _digest(path: Path) -> str:

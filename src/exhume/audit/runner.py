@@ -34,7 +34,7 @@ def run(
     with Store.create(folder) as store:
         _claim(store, plan, command)
         units = plan.units()
-        total = len(plan.attacks) * sum(len(unit.targets) for unit in units)
+        total = sum(len(plan.attacks_on(unit)) * len(unit.targets) for unit in units)
         store.set_meta("expected_trials", str(total))
         tell(len(store.keys()), total)
         _prepare(store, plan)
@@ -90,4 +90,4 @@ def _prepare(store: Store, plan: Plan) -> None:
 
 
 def _finished(plan: Plan, unit: Unit, done: frozenset[str]) -> bool:
-    return all(t.key in done for attack in plan.attacks for t in plan.trials(unit, attack))
+    return all(t.key in done for attack in plan.attacks_on(unit) for t in plan.trials(unit, attack))

@@ -42,6 +42,7 @@ class Setting:
     given: Release | None = None
     initial: Mapping[str, Array] | None = None
     batch: int | None = None
+    knows_statistics: bool = False
 
     @property
     def size(self) -> int:
@@ -87,6 +88,7 @@ class Setting:
             labels=truth.labels if truth is not None and self.knows_labels else None,
             known_attributes=self._attributes(truth),
             initial=self.initial,
+            batch_norm=self._statistics(truth),
         )
 
     def releases(self, groups: Sequence[tuple[int, ...]], seed: int) -> Sequence[Release]:
@@ -104,6 +106,17 @@ class Setting:
             return self.mechanism.publish_each(self.fixed_set, targets, rngs=rngs)
         except InputError as error:
             raise InputError(f"setting {self.name!r}: {error}") from None
+
+    def _statistics(self, truth: Records | None) -> Mapping[str, Array] | None:
+        """The statistics of the batch's normalisation, which a client may send along."""
+        from exhume.training.gradient import gradient_step
+
+        step = gradient_step(self.mechanism)
+        if truth is None or step is None or not self.knows_statistics:
+            return None
+        from exhume.attacks.matching.statistics import batch_statistics
+
+        return batch_statistics(step, truth) or None
 
     def _attributes(self, truth: Records | None) -> KnownAttributes | None:
         if truth is None or not self.known_columns:

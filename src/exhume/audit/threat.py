@@ -85,6 +85,8 @@ def _about_target(setting: Setting) -> str:
     known, several = [], setting.batch not in (None, 1)
     if setting.knows_labels:
         known.append("the labels" if several else "its label")
+    if setting.knows_statistics:
+        known.append("the statistics of its normalisation layers")
     if setting.known_columns:
         total = int(np.prod(setting.fixed_set.record_shape))
         known.append(f"{len(setting.known_columns)} of its {total} values")

@@ -37,7 +37,7 @@ def run_unit(plan: Plan, unit: Unit, done: frozenset[str]) -> list[Batch]:
     """Publish the unit's releases once and run every attack on them that isn't done yet."""
     with one_thread():
         setting = plan.setting(unit.setting)
-        pairs = [(attack, plan.trials(unit, attack)) for attack in plan.attacks]
+        pairs = [(attack, plan.trials(unit, attack)) for attack in plan.attacks_on(unit)]
         todo = [(a, trials) for a, trials in pairs if any(t.key not in done for t in trials)]
         if not todo:
             return []

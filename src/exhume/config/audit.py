@@ -85,7 +85,7 @@ class KnowledgeTable(Table):
     fixed_set: Path | None = None
     shadow_targets: Path | None = None
     record_shape: tuple[Count, ...] | None = None
-    batch_norm: bool = True
+    batch_norm: bool = False
     value_range: tuple[float, float] | None = None
     training: TrainingTable | None = None
     initial: bool | Path = True
@@ -106,6 +106,8 @@ class SettingTable(Table):
     title: str = ""
     targets: Count | None = None
     """How many targets this setting has, where not as many as [audit] says."""
+    attacks: tuple[str, ...] | None = None
+    """Which attacks are run on it, where not those that [audit] says."""
     data: DataTable | None = None
     release: ReleaseTable
     knowledge: KnowledgeTable = KnowledgeTable()

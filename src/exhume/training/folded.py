@@ -54,7 +54,7 @@ class FoldedSimulator(Simulator):
         fixed_set: Records,
         *,
         chunk: int = 64,
-        tile: int = 256,
+        tile: int = 1024,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         reason = unfoldable(training)
