@@ -70,7 +70,7 @@ def _mark(release: Release) -> bytes:
 
 
 def _audit(folder: Path, toml: str, attack: Clairvoyant, targets: int = 6) -> list:
-    plan = small.plan(toml, small.audit(targets), extra=(attack,))
+    plan = small.plan(toml, small.audit(targets, attacks='["oblivious"]'), extra=(attack,))
     setting = plan.setting(0)
     groups = setting.groups(range(targets))
     for group, release in zip(groups, setting.releases(groups, 0), strict=True):
@@ -100,7 +100,7 @@ class TestScoring:
         assert sum(bool(r.success) for r in records) == 4
 
     def test_the_blind_guess_answers_for_every_record(self, tmp_path: Path) -> None:
-        plan = small.plan(text(), small.audit(6))
+        plan = small.plan(text(), small.audit(6, attacks='["oblivious"]'))
         summary = run(plan, tmp_path / "run", Serial())
         blind = next(r for r in summary.rows if r.attack == "oblivious")
         assert blind.success is not None
@@ -265,3 +265,32 @@ class TestFromAFile:
     ) -> None:
         with pytest.raises(InputError, match=complaint):
             make_plan(load(saved.toml(**parts))).setting(0)
+
+
+class TestChosenAttacks:
+    TWO = small.PLAIN.replace(
+        'name = "plain"', 'name = "plain"\nattacks = ["glm"]'
+    ) + small.SCALED.replace('name = "scaled"', 'name = "scaled"\nattacks = ["scaler-moments"]')
+
+    def _ran(self, folder: Path, *texts: str, extra: tuple[Attack, ...] = ()) -> set:
+        summary = run(small.plan(*texts, extra=extra), folder, Serial())
+        assert summary.complete
+        return {(row.setting, row.attack) for row in summary.rows if not row.baseline}
+
+    def test_a_setting_has_its_own(self, tmp_path: Path) -> None:
+        ran = self._ran(tmp_path / "run", self.TWO, small.audit(2))
+        assert ran == {("plain", "glm"), ("scaled", "scaler-moments")}
+
+    def test_beside_those_of_the_audit(self, tmp_path: Path) -> None:
+        toml = self.TWO + small.NOISY
+        ran = self._ran(tmp_path / "run", toml, small.audit(2, attacks='["ridge"]'))
+        assert ran == {("plain", "glm"), ("scaled", "scaler-moments"), ("noisy", "ridge")}
+
+    def test_attacks_brought_along_run_everywhere(self, tmp_path: Path) -> None:
+        cheat = small.plan(self.TWO, small.audit(2), extra=(Clairvoyant(),))
+        for unit in cheat.units():
+            assert "clairvoyant" in {attack.name for attack in cheat.attacks_on(unit)}
+
+    def test_an_unknown_name_is_refused(self) -> None:
+        with pytest.raises(InputError, match="there is no attack called 'magic'"):
+            small.plan(self.TWO.replace("glm", "magic"), small.audit(2))
