@@ -118,6 +118,7 @@ SCHEMA = {
             "utility_name": "str",
             "utility": NUMBER,
             "defended": "bool",
+            "membership": "str",
             "truth": "str",
         }
     ],

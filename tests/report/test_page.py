@@ -135,7 +135,7 @@ class TestWords:
 
     def test_a_refused_attack_is_never_safe(self, whole: Page) -> None:
         heading = "Did not run, being made for other releases: scaler"
-        assert f"{heading} scaler the release holds no scaler" in whole.text
+        assert f"{heading} (the release holds no scaler)" in whole.text
         assert "does not apply × 10" not in whole.text
         trials = whole.text[whole.text.index("One line an attack and target") :]
         assert trials.count("does not apply – 0.2 did not run") == 20

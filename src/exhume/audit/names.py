@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from exhume import attacks
 from exhume.attacks import Attack
+from exhume.config import AuditTable, NetworkReleaseTable, SettingTable
 from exhume.errors import InputError
 
 
@@ -33,12 +34,34 @@ def known_attacks() -> tuple[Attack, ...]:
     )
 
 
-def attacks_named(names: Sequence[str] | None) -> tuple[Attack, ...]:
-    """Return the attacks called ``names`` (None: all), and always the baselines."""
+_FOR_LINEAR_MODELS = ("glm", "scaler-moments")
+_FOR_NETWORKS = ("trajectory-inversion", "ridge", "reconstructor")
+_FOR_GRADIENTS = (
+    *("first-layer", "sparsity", "cocktail", "imprint", "features"),
+    *("dlg", "idlg", "geiping", "batch-norm", "liu", "generative-prior"),
+)
+
+
+def names_for(table: SettingTable, audit: AuditTable) -> tuple[str, ...]:
+    """Return the attacks to run on a setting by name, its blind guesses last.
+
+    Those that it or the audit names; by default all that are made for its kind of release.
+    """
+    chosen = audit.attacks if table.attacks is None else table.attacks
+    if chosen is None:
+        network = isinstance(table.release, NetworkReleaseTable)
+        chosen = _FOR_NETWORKS if network else _FOR_LINEAR_MODELS
+        chosen = chosen if table.batch is None else _FOR_GRADIENTS
+    known = bool(table.knowledge.labels or table.knowledge.attributes)
+    guesses = ("oblivious", "conditional-guess") if known else ("oblivious",)
+    return tuple(dict.fromkeys((*chosen, *guesses)))
+
+
+def attacks_named(names: Sequence[str]) -> tuple[Attack, ...]:
+    """Return the attacks called ``names``, with their default settings, baselines last."""
     known = {attack.name: attack for attack in known_attacks()}
-    chosen = list(known) if names is None else list(dict.fromkeys(names))
-    for name in chosen:
+    for name in names:
         if name not in known:
             raise InputError(f"there is no attack called {name!r}; there are {', '.join(known)}")
-    baselines = [n for n, attack in known.items() if attack.baseline and n not in chosen]
-    return tuple(known[name] for name in [*chosen, *baselines])
+    found = [known[name] for name in dict.fromkeys(names)]
+    return tuple(sorted(found, key=lambda attack: attack.baseline))

@@ -60,12 +60,11 @@ class Plan:
         return units
 
     def attacks_on(self, unit: Unit) -> tuple[Attack, ...]:
-        """Return the attacks of a unit: those its setting asks for, and baselines always."""
-        wanted = self.config.setting[unit.setting].attacks
-        if wanted is None:
-            named = self.config.audit.attacks
-            wanted = tuple(a.name for a in self.attacks) if named is None else named
-        return tuple(a for a in self.attacks if a.baseline or a.name in wanted or a in self.extra)
+        """Return the attacks of a unit: those made or asked for in its setting, and ``extra``."""
+        from exhume.audit.names import names_for
+
+        wanted = names_for(self.config.setting[unit.setting], self.config.audit)
+        return tuple(a for a in self.attacks if a.name in wanted or a in self.extra)
 
     def setting(self, index: int) -> Setting:
         """Build a setting; a process builds each only once."""
@@ -87,15 +86,10 @@ class Plan:
 
 def make_plan(config: Config, extra: Sequence[Attack] = ()) -> Plan:
     """Return a configuration's plan: its attacks (default: all), the baseline, and ``extra``."""
-    from exhume.audit.names import attacks_named
+    from exhume.audit.names import attacks_named, names_for
 
-    named = config.audit.attacks
-    if named is not None:
-        named = (*named, *(name for table in config.setting for name in table.attacks or ()))
-    else:
-        for table in config.setting:
-            attacks_named(table.attacks)
-    attacks = (*attacks_named(named), *extra)
+    wanted = [name for table in config.setting for name in names_for(table, config.audit)]
+    attacks = (*attacks_named(wanted), *extra)
     return Plan(config, attacks, tuple(_digest(path) for path in config.files()), tuple(extra))
 
 
