@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import torch
 
 from exhume.arrays import FloatArray
 from exhume.attacks import Attack
-from exhume.attacks.matching import DLG, Geiping, LiuMatching
+from exhume.attacks.matching import DLG, BatchNormMatching, Geiping, LiuMatching
 from exhume.attacks.matching.objectives import Cosine
 from exhume.attacks.matching.reading import Reading, problem_of, read
 from exhume.attacks.matching.statistics import batch_statistics
@@ -36,6 +38,8 @@ from exhume.training.gradient import GradientStep
 
 SHAPE, CLASSES = (32, 32, 3), tuple(range(10))
 VICTIMS = ("lenet", "convnet", "resnet")
+SEEDS = 3
+"""Of the networks' parameters and of the attack alike."""
 
 
 @dataclass(frozen=True)
@@ -50,46 +54,83 @@ class Measured:
 
 def main() -> None:
     torch.set_num_threads(1)
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--victim", choices=(*VICTIMS, "all"), default="all")
-    parser.add_argument("--batch", type=int, help="records a batch (1, 4, 1 unless told)")
-    parser.add_argument(
-        "--rounds", type=int, default=1, help="batches, each with a seed of its own"
-    )
-    parser.add_argument("--first", type=int, default=100, help="where in the test set to begin")
-    parser.add_argument("--steps", type=int, help="instead of the attack's own number")
-    parser.add_argument("--plain", action="store_true", help="Geiping without continuation too")
-    options = parser.parse_args()
+    options = parsed()
     data = load("cifar-10")
     assert data.test is not None
     print("victim   attack       B     PSNR mean  [min - max]   mean colour   CPU-s   step  status")
     for victim in VICTIMS if options.victim == "all" else (options.victim,):
         count = options.batch or {"lenet": 1, "convnet": 4, "resnet": 1}[victim]
-        for attack in attacks(victim, count, options.steps, options.plain):
+        for name, attack in attacks(victim, count, options).items():
             rows, ratio = [], 0.0
-            for number in range(options.rounds):
+            for number, seed in runs(options):
                 batch = different(data.test, options.first + 40 * number, count)
-                step = build(victim, number, data.train)
+                step = build(victim, seed, options.width)
                 ratio = ratio or step_cost(step, batch)
-                rows.append(measured(attack, step, batch, number))
-            show(victim, attack, count, rows, ratio)
+                rows.append(measured(attack, step, batch, seed))
+                if options.each:
+                    each(name, number, seed, rows[-1])
+            show(victim, name, count, rows, ratio)
 
 
-def attacks(victim: str, count: int, steps: int | None, plain: bool) -> list[Attack]:
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--victim", choices=(*VICTIMS, "all"), default="all")
+    add("--batch", type=int, help="records a batch (1, 4, 1 unless told)")
+    add("--rounds", type=int, default=1, help="batches; the three seeds take turns")
+    add("--every-seed", action="store_true", help="each batch with each of the three seeds")
+    add("--first", type=int, default=1000, help="where in the test set to begin")
+    add("--steps", type=int, help="instead of the attack's own number")
+    add("--width", type=int, default=16, help="of the ResNet: 64 is the usual one")
+    add("--plain", action="store_true", help="Geiping without continuation too")
+    add("--geiping", type=int, metavar="STEPS", help="Geiping on the ResNet instead")
+    add("--ablation", action="store_true", help="LiuMatching with one part less, each in turn")
+    add("--each", action="store_true", help="a line for each run")
+    return parser.parse_args()
+
+
+def runs(options: argparse.Namespace) -> list[tuple[int, int]]:
+    """Return batch and seed of every run; the first ``rounds`` runs have all batches."""
+    turns = range(SEEDS if options.every_seed else 1)
+    return [(number, (number + turn) % SEEDS) for turn in turns for number in range(options.rounds)]
+
+
+def attacks(victim: str, count: int, options: argparse.Namespace) -> dict[str, Attack]:
+    steps = options.steps
     if victim == "lenet":
-        return [DLG(steps=steps or 15)]
+        return {"dlg": DLG(steps=steps or 15)}
     if victim == "convnet":
-        found: list[Attack] = [Geiping(steps=steps or 600)]
-        if plain:
-            found.append(Geiping(steps=steps or 600, continuation=False, total_variation=1e-2))
+        found: dict[str, Attack] = {"geiping": Geiping(steps=steps or 600)}
+        if options.plain:
+            published = Geiping(steps=steps or 600, continuation=False, total_variation=1e-2)
+            found["plain"] = published
         return found
-    return [LiuMatching(steps=steps or (220 if count == 1 else 1000))]
+    if options.geiping:
+        return {
+            "geiping": Geiping(steps=options.geiping),
+            "batch-norm": BatchNormMatching(steps=options.geiping),
+        }
+    whole = LiuMatching(steps=steps or (220 if count == 1 else 1000))
+    if not options.ablation:
+        return {"liu": whole}
+    return {
+        "liu": whole,
+        "no-weights": replace(whole, reweighting=False),
+        "no-prior": replace(whole, deep_image_prior=False),
+        "no-features": replace(whole, feature_matching=False),
+        "no-bn": replace(whole, batch_norm=0.0),
+    }
 
 
-_TRAINED: dict[str, GradientStep] = {}
+@cache
+def trained(seed: int, width: int) -> GradientStep:
+    resnet = ResNet(SHAPE, 10, width=width)
+    state = train_a_little(resnet, load("cifar-10").train, 300, seed=seed)
+    print(f"# {resnet.describe()}, 300 steps: {100 * state.accuracy:.0f}% right", flush=True)
+    return GradientStep(resnet, CLASSES, state=state.parameters, buffers=state.buffers)
 
 
-def build(victim: str, seed: int, train: Records) -> GradientStep:
+def build(victim: str, seed: int, width: int) -> GradientStep:
     if victim == "lenet":
         network = LeNet(SHAPE, 10)
         state = network.uniform_parameters(np.random.default_rng(seed))
@@ -102,20 +143,15 @@ def build(victim: str, seed: int, train: Records) -> GradientStep:
             module = convnet.build()
         drawn = {n: p.detach().numpy() for n, p in module.named_parameters()}
         return GradientStep(convnet, CLASSES, state=drawn)
-    if victim not in _TRAINED:
-        resnet = ResNet(SHAPE, 10, width=16)
-        trained = train_a_little(resnet, train, 300)
-        print(f"# {resnet.describe()}, 300 steps: {100 * trained.accuracy:.0f}% right", flush=True)
-        _TRAINED[victim] = GradientStep(
-            resnet, CLASSES, state=trained.parameters, buffers=trained.buffers
-        )
-    return _TRAINED[victim]
+    return trained(seed, width)
 
 
 def different(records: Records, first: int, count: int) -> Records:
     seen: dict[int, int] = {}
     for index in range(first, len(records)):
         seen.setdefault(int(records.labels[index]), index)
+    if len(seen) < count:
+        raise SystemExit(f"fewer than {count} classes from image {first} on, of {len(records)}")
     return records.take(list(seen.values())[:count])
 
 
@@ -131,20 +167,26 @@ def known(step: GradientStep, batch: Records) -> Knowledge:
 
 
 def measured(attack: Attack, step: GradientStep, batch: Records, seed: int) -> Measured:
-    from scipy.optimize import linear_sum_assignment
-
     release = step.publish(batch, rng=np.random.default_rng(seed))
     knowledge = known(step, batch)
     start = time.process_time()
     found = attack.reconstruct(release, knowledge, rng=seed)
     seconds = time.process_time() - start
+    return Measured(psnr(batch, found.samples), mean_colour(batch), seconds, found.status.name)
+
+
+def psnr(batch: Records, samples: FloatArray) -> FloatArray:
+    """Return the PSNR of each image, the samples in the order that fits best."""
+    from scipy.optimize import linear_sum_assignment
+
+    costs = np.square(batch.x.astype(np.float64)[:, None] - samples[None]).mean(axis=(2, 3, 4))
+    return -10 * np.log10(costs[linear_sum_assignment(costs)])
+
+
+def mean_colour(batch: Records) -> FloatArray:
     truth = batch.x.astype(np.float64)
-    costs = np.square(truth[:, None] - found.samples[None]).mean(axis=(2, 3, 4))
-    rows, columns = linear_sum_assignment(costs)
-    colour = np.square(truth - truth.mean(axis=(1, 2), keepdims=True)).mean(axis=(1, 2, 3))
-    return Measured(
-        -10 * np.log10(costs[rows, columns]), -10 * np.log10(colour), seconds, found.status.name
-    )
+    error = np.square(truth - truth.mean(axis=(1, 2), keepdims=True))
+    return -10 * np.log10(error.mean(axis=(1, 2, 3)))
 
 
 def step_cost(step: GradientStep, batch: Records, repeats: int = 12) -> float:
@@ -181,13 +223,21 @@ def step_cost(step: GradientStep, batch: Records, repeats: int = 12) -> float:
     return times[loop] / times[bare]
 
 
-def show(victim: str, attack: Attack, count: int, rows: list[Measured], ratio: float) -> None:
+def each(name: str, number: int, seed: int, row: Measured) -> None:
+    print(
+        f"  {name} batch {number} seed {seed}: {row.psnr.mean():.2f} dB, worst "
+        f"{row.psnr.min():.2f}, mean colour {row.colour.mean():.2f}, {row.seconds:.1f} CPU-s, "
+        f"{row.status}",
+        flush=True,
+    )
+
+
+def show(victim: str, name: str, count: int, rows: list[Measured], ratio: float) -> None:
     psnr = np.concatenate([row.psnr for row in rows])
     colour = np.concatenate([row.colour for row in rows])
-    name = attack.name if getattr(attack, "continuation", True) else f"{attack.name}-plain"
     spread = f"[{psnr.min():5.1f} -{psnr.max():6.1f}]"
     seconds = np.mean([row.seconds for row in rows])
-    ended = ", ".join(sorted({row.status for row in rows}))
+    ended = ", ".join(f"{n} {s}" for s, n in Counter(row.status for row in rows).items())
     print(
         f"{victim:8s} {name:12s} {count:2d} {psnr.mean():9.1f} dB  {spread} "
         f"{colour.mean():9.1f} dB {seconds:7.1f} {ratio:6.2f}  {ended}",
