@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -64,7 +65,7 @@ def main() -> None:
             rows, ratio = [], 0.0
             for number, seed in runs(options):
                 batch = different(data.test, options.first + 40 * number, count)
-                step = build(victim, seed, options.width)
+                step = build(victim, seed, options.width, options.keep)
                 ratio = ratio or step_cost(step, batch)
                 rows.append(measured(attack, step, batch, seed))
                 if options.each:
@@ -85,6 +86,7 @@ def parsed() -> argparse.Namespace:
     add("--plain", action="store_true", help="Geiping without continuation too")
     add("--geiping", type=int, metavar="STEPS", help="Geiping on the ResNet instead")
     add("--ablation", action="store_true", help="LiuMatching with one part less, each in turn")
+    add("--keep", type=Path, help="a folder for trained networks: the next run needs not train")
     add("--each", action="store_true", help="a line for each run")
     return parser.parse_args()
 
@@ -123,14 +125,26 @@ def attacks(victim: str, count: int, options: argparse.Namespace) -> dict[str, A
 
 
 @cache
-def trained(seed: int, width: int) -> GradientStep:
+def trained(seed: int, width: int, keep: Path | None) -> GradientStep:
+    """Return the ResNet after 300 steps; in ``keep`` it is found again by the next run."""
     resnet = ResNet(SHAPE, 10, width=width)
-    state = train_a_little(resnet, load("cifar-10").train, 300, seed=seed)
-    print(f"# {resnet.describe()}, 300 steps: {100 * state.accuracy:.0f}% right", flush=True)
-    return GradientStep(resnet, CLASSES, state=state.parameters, buffers=state.buffers)
+    file = None if keep is None else keep / f"resnet-{width}-{seed}.npz"
+    if file is not None and file.exists():
+        with np.load(file) as kept:
+            arrays = dict(kept)
+    else:
+        state = train_a_little(resnet, load("cifar-10").train, 300, seed=seed)
+        print(f"# {resnet.describe()}, 300 steps: {100 * state.accuracy:.0f}% right", flush=True)
+        arrays = {**state.parameters, **state.buffers}
+        if file is not None:
+            np.savez(file, **arrays)
+    own = resnet.parameter_shapes()
+    parameters = {name: arrays[name] for name in own}
+    buffers = {name: array for name, array in arrays.items() if name not in own}
+    return GradientStep(resnet, CLASSES, state=parameters, buffers=buffers)
 
 
-def build(victim: str, seed: int, width: int) -> GradientStep:
+def build(victim: str, seed: int, width: int = 16, keep: Path | None = None) -> GradientStep:
     if victim == "lenet":
         network = LeNet(SHAPE, 10)
         state = network.uniform_parameters(np.random.default_rng(seed))
@@ -143,7 +157,7 @@ def build(victim: str, seed: int, width: int) -> GradientStep:
             module = convnet.build()
         drawn = {n: p.detach().numpy() for n, p in module.named_parameters()}
         return GradientStep(convnet, CLASSES, state=drawn)
-    return trained(seed, width)
+    return trained(seed, width, keep)
 
 
 def different(records: Records, first: int, count: int) -> Records:

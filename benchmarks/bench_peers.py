@@ -51,7 +51,7 @@ def main() -> None:
     ours, theirs = [], []
     for number, seed in runs(options):
         batch = different(data.test, options.first + 40 * number, count)
-        step = build(options.victim, seed, 0)
+        step = build(options.victim, seed)
         ours.append(measured(attack, step, batch, seed))
         theirs.append(breached(options, step, batch, seed, ours[-1].seconds))
         print(
