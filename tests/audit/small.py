@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -94,6 +97,15 @@ def seconds(folder: Path) -> dict[str, float]:
     return {key: row["seconds"] for key, row in rows(folder).items()}
 
 
+def wait_for_more(out: Path, than: int, process: subprocess.Popen) -> None:
+    """Wait until a run folder that ``process`` fills holds more than so many records."""
+    deadline = time.monotonic() + 60
+    while len(rows(out)) <= than:
+        assert process.poll() is None, "it ended before it could be stopped"
+        assert time.monotonic() < deadline, "it makes no progress"
+        time.sleep(0.02)
+
+
 def artefacts(folder: Path) -> dict[str, dict[str, tuple[str, bytes]]]:
     """Every kept array, as its type and bytes, by file and name."""
     files = sorted((folder / "artefacts").glob("*.safetensors"))
@@ -161,6 +173,27 @@ class Marking(Attack):
 
 
 @dataclass(frozen=True)
+class Dying(Attack):
+    """Ends its own process as kill -9 does, until ``folder`` has ``times`` files: one a death."""
+
+    folder: str
+    times: int
+    name: ClassVar[str] = "dying"
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        return None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        for death in range(self.times):
+            with suppress(FileExistsError):
+                (Path(self.folder) / str(death)).touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
+
+
+@dataclass(frozen=True)
 class Drawing(Attack):
     """Returns what its random stream says, with an error estimate of one's choice."""
 
@@ -178,6 +211,11 @@ class Drawing(Attack):
             Status.APPROXIMATE,
             error_estimate=np.array([self.estimate]),
         )
+
+
+def divided(common: int, task: int) -> float:
+    """Work for an executor."""
+    return common / task
 
 
 def same(one: Mapping[str, object], other: Mapping[str, object]) -> None:

@@ -41,15 +41,6 @@ def begin(toml: Path, out: Path, workers: int) -> subprocess.Popen:
     return start("audit", toml, "--out", out, "--workers", str(workers))
 
 
-def wait_for_more(out: Path, rows: int, process: subprocess.Popen) -> None:
-    """Wait until the folder holds more than ``rows`` records."""
-    deadline = time.monotonic() + 60
-    while len(small.rows(out)) <= rows:
-        assert process.poll() is None, "it ended before it could be stopped"
-        assert time.monotonic() < deadline, "it makes no progress"
-        time.sleep(0.02)
-
-
 def group_members(group: int) -> list[int]:
     """Processes of a group that are still running."""
     found = []
@@ -69,7 +60,7 @@ def test_ctrl_c_and_on(toml: Path, undisturbed: Path, tmp_path: Path) -> None:
     out, kept = tmp_path / "run", {}
     for workers in (1, 2):
         process = begin(toml, out, workers)
-        wait_for_more(out, len(kept), process)
+        small.wait_for_more(out, len(kept), process)
         os.killpg(process.pid, signal.SIGINT)
         found = finish(process)
         assert found.code == 130
@@ -101,7 +92,7 @@ def test_kill_dash_nine_again_and_again(toml: Path, undisturbed: Path, tmp_path:
         if kills == 0:
             time.sleep(moment.uniform(0.3, 1.5))
         else:
-            wait_for_more(out, len(kept), process)
+            small.wait_for_more(out, len(kept), process)
             time.sleep(moment.uniform(0.0, 0.05))
         os.kill(process.pid, signal.SIGKILL)
         assert finish(process).code == -signal.SIGKILL
@@ -130,7 +121,7 @@ def _assert_workers_left(group: int) -> None:
 def test_two_audits_on_one_folder(toml: Path, tmp_path: Path) -> None:
     process = begin(toml, tmp_path / "run", 1)
     try:
-        wait_for_more(tmp_path / "run", 0, process)
+        small.wait_for_more(tmp_path / "run", 0, process)
         # Held still, so that it can't end before the second one asks.
         os.kill(process.pid, signal.SIGSTOP)
         second = finish(begin(toml, tmp_path / "run", 2))

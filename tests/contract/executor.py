@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,11 +14,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from tests.audit import small
+from tests.cli.command import finish, start
 
-from exhume.audit import Executor, Plan, Record
+from exhume.audit import Executor, Plan, Record, Serial, make_plan, run
 from exhume.audit.plan import Unit
 from exhume.audit.trial import Batch, run_unit
-from exhume.errors import InputError
+from exhume.config import load
+from exhume.errors import ExhumeError, InputError
 
 Ran = list[tuple[Unit, list[Batch]]]
 Outcome = dict[str, tuple[Record, dict[str, tuple[str, bytes]]]]
@@ -24,12 +28,17 @@ Outcome = dict[str, tuple[Record, dict[str, tuple[str, bytes]]]]
 # 3 settings × 20 targets are 6 units of 16 and 4 targets; one attack draws, one always crashes.
 _AUDIT = (small.PLAIN, small.SCALED, small.NOISY, small.audit(20, seed=5))
 _EXTRA = (small.Drawing(), small.Raising())
+_LONG = small.NOISY + small.audit(160, seed=1)
 
 
 class ExecutorContract:
     """The contract: who does the work must not show."""
 
     executor: ClassVar[Executor]
+    options: ClassVar[tuple[str, ...]]
+    """What the command line calls it."""
+    outside: ClassVar[bool] = True
+    """Whether the work is done in other processes, which may be killed."""
 
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
@@ -109,6 +118,58 @@ class ExecutorContract:
         impossible = small.plan(small.PLAIN.replace("breast-cancer", "no such"), small.audit(1))
         with pytest.raises(InputError, match="setting 'plain': no data set is called 'no such'"):
             list(self.executor.run(impossible, impossible.units(), frozenset()))
+
+    def test_a_killed_worker_loses_nothing(self, tmp_path: Path) -> None:
+        """Ended by SIGKILL in the middle of a trial, as the kernel does when memory runs out."""
+        if not self.outside:
+            pytest.skip("it works in the process that would be killed")
+        plan = small.plan(small.PLAIN, small.audit(48), extra=(small.Dying(str(tmp_path), 2),))
+        ran = list(self.executor.run(plan, plan.units(), frozenset()))
+        assert len(list(tmp_path.iterdir())) == 2, "nobody was killed"
+        assert sorted(unit.targets[0] for unit, _ in ran) == [0, 16, 32]
+        by_hand = [(u, run_unit(plan, u, frozenset())) for u in plan.units()]
+        small.same(outcome(ran), outcome(by_hand))
+
+    def test_work_that_kills_every_worker_is_an_error_in_one_line(self, tmp_path: Path) -> None:
+        if not self.outside:
+            pytest.skip("it works in the process that would be killed")
+        plan = small.plan(small.PLAIN, small.audit(3), extra=(small.Dying(str(tmp_path), 99),))
+        with pytest.raises(ExhumeError, match="setting 'plain', targets 0 to 2: its ") as caught:
+            list(self.executor.run(plan, plan.units(), frozenset()))
+        assert "3 times (out of memory?); what was finished is kept" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert len(list(tmp_path.iterdir())) == 3
+
+    def test_progress_is_told(self, tmp_path: Path) -> None:
+        plan = small.plan(small.PLAIN, small.audit(40))
+        told: list[tuple[int, int]] = []
+        run(plan, tmp_path / "run", self.executor, progress=lambda *counts: told.append(counts))
+        # In whatever order its three units finish, of 16, 16 and 8 targets under three attacks.
+        assert told[0] == (0, 120)
+        assert told[-1] == (120, 120)
+        assert len(told) == 4
+        assert told == sorted(told)
+
+    @pytest.mark.slow
+    def test_a_killed_and_an_interrupted_driver_are_gone_on_with(self, tmp_path: Path) -> None:
+        """By kill -9 first, by Ctrl-C then, and left to end: nothing lost, nothing done twice."""
+        toml, out, kept = tmp_path / "audit.toml", tmp_path / "run", {}
+        toml.write_text(_LONG)
+        run(make_plan(load(toml)), tmp_path / "undisturbed", Serial())
+        for sign, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+            process = start("audit", toml, "--out", out, *self.options)
+            small.wait_for_more(out, len(kept), process)
+            # As a terminal does it: Ctrl-C reaches the whole group.
+            (os.kill if sign == signal.SIGKILL else os.killpg)(process.pid, sign)
+            assert finish(process).code == code
+            assert kept.items() <= small.seconds(out).items(), "something was lost or done twice"
+            kept = small.seconds(out)
+            assert 0 < len(kept) < 480
+        found = finish(start("audit", toml, "--out", out, *self.options))
+        assert (found.code, found.err) == (0, "")
+        assert kept.items() <= small.seconds(out).items(), "something was lost or done twice"
+        small.same(small.outcome(out), small.outcome(tmp_path / "undisturbed"))
+        small.same(small.artefacts(out), small.artefacts(tmp_path / "undisturbed"))
 
     def test_nothing_to_do(self, everything: Plan) -> None:
         assert list(self.executor.run(everything, [], frozenset())) == []

@@ -1,6 +1,6 @@
 """Audits: a plan becomes trials, trials become records, records a summary."""
 
-from exhume.audit.executors import Executor, Processes, Serial
+from exhume.audit.executors import Executor, Processes, Ray, Serial
 from exhume.audit.gate import Verdict, judge
 from exhume.audit.plan import Plan, make_plan
 from exhume.audit.record import Record, Trial
@@ -15,6 +15,7 @@ __all__ = [
     "Plan",
     "Processes",
     "Rate",
+    "Ray",
     "Record",
     "Row",
     "Serial",

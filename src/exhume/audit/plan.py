@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,7 @@ from exhume.audit.building import build
 from exhume.audit.record import SCHEMA_VERSION, Trial, attack_settings, canonical
 from exhume.audit.setting import Setting
 from exhume.config import Config
+from exhume.errors import InputError
 
 CHUNK = 16
 """Targets a unit: enough to share work, few enough to lose little when interrupted."""
@@ -70,6 +72,15 @@ class Plan:
         """Build a setting; a process builds each only once."""
         return _built(self.config, self.files, index)
 
+    def keys(self, unit: Unit) -> frozenset[str]:
+        """Return the keys of all trials of a unit."""
+        attacks = self.attacks_on(unit)
+        return frozenset(t.key for attack in attacks for t in self.trials(unit, attack))
+
+    def require_same_files(self) -> None:
+        """Refuse to work on files that are not those that the plan was made for."""
+        _same_files(self.config, self.files)
+
     def trials(self, unit: Unit, attack: Attack) -> list[Trial]:
         """Return the trials of one attack in a unit."""
         table = self.config.setting[unit.setting]
@@ -101,6 +112,16 @@ def _digest(path: Path) -> str:
     except OSError:
         # Whoever reads the file says what is wrong with it.
         return "unreadable"
+
+
+@lru_cache(maxsize=4)
+def _same_files(config: Config, files: tuple[str, ...]) -> None:
+    for path, digest in zip(config.files(), files, strict=True):
+        if _digest(path) != digest:
+            raise InputError(
+                f"{path} on {platform.node()} is not the file that the audit was started with; "
+                "every node must see the same files at the same places"
+            )
 
 
 @lru_cache(maxsize=4)

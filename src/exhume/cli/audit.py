@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from exhume.config import Config
 
 
+class Who(StrEnum):
+    """The executors by the names that the command line knows them by."""
+
+    SERIAL = "serial"
+    PROCESSES = "processes"
+    RAY = "ray"
+
+
 def audit(
     file: Annotated[
         Path | None, typer.Argument(help="The audit's TOML file; else the embedded example.")
@@ -23,9 +32,16 @@ def audit(
     out: Annotated[
         Path, typer.Option(help="The run folder; an unfinished run in it is gone on with.")
     ] = Path("exhume-run"),
+    executor: Annotated[
+        Who | None, typer.Option(help="Who does the work; by default one process a core.")
+    ] = None,
     workers: Annotated[
-        int, typer.Option(help="Processes to work with; 0 takes one a core.", min=0)
+        int, typer.Option(help="How many work at once; 0 takes one a core.", min=0)
     ] = 0,
+    address: Annotated[
+        str | None,
+        typer.Option(help="The Ray cluster, as host:port; else a private one (local)."),
+    ] = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Leave records' pictures and values out of the report.")
     ] = False,
@@ -53,11 +69,11 @@ def audit(
     config = _config(file)
     _admit_code(config, file, trusted=trust_code)
     plan = make_plan(config)
-    executor = _executor(workers, len(plan.units()))
+    crew = _executor(executor, workers, address, len(plan.units()))
     command = shlex.join(["exhume", *sys.argv[1:]])
     try:
         with _progress(quiet) as tell:
-            summary = run(plan, out, executor, command=command, progress=tell)
+            summary = run(plan, out, crew, command=command, progress=tell)
     except KeyboardInterrupt:
         typer.echo(f"\nstopped; finished trials are kept in {out}: run the same command to go on")
         raise typer.Exit(130) from None
@@ -99,13 +115,22 @@ def _admit_code(config: Config, file: Path | None, *, trusted: bool) -> None:
         sys.path.insert(0, str(file.resolve().parent))
 
 
-def _executor(workers: int, units: int) -> Executor:
+def _executor(who: Who | None, workers: int, address: str | None, units: int) -> Executor:
     import os
 
-    from exhume.audit import Processes, Serial
+    from exhume.audit import Processes, Ray, Serial
+    from exhume.errors import InputError
 
-    count = min(workers or len(os.sched_getaffinity(0)), units)
-    return Serial() if count <= 1 else Processes(count)
+    if address is not None and who is not Who.RAY:
+        raise InputError(f"--address {address} is a Ray cluster's: give --executor ray with it")
+    if who is Who.SERIAL and workers > 1:
+        raise InputError(f"--executor serial is one worker, got --workers {workers}")
+    if who is Who.RAY:
+        return Ray(address or "local", workers)
+    count = min(workers or len(os.sched_getaffinity(0)), max(units, 1))
+    if who is Who.PROCESSES:
+        return Processes(count)
+    return Serial() if count <= 1 or who is Who.SERIAL else Processes(count)
 
 
 @contextmanager

@@ -1,0 +1,282 @@
+"""A Ray cluster: many machines, or this one."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import pickle
+import platform
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from exhume.audit.executors.base import Common, Executor, Losses, Result, Task, attempt
+from exhume.audit.trial import versions
+from exhume.errors import InputError
+
+LOCAL = "local"
+_REASON = "its Ray worker or the node it was on went away"
+_INSTALL = "pip install 'exhume[ray]'"
+_ANSWER_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
+_PATIENCE_SECONDS = 60.0
+_INHERITED = ("EXHUME_DATA", "EXHUME_CACHE", "EXHUME_CACHE_LIMIT")
+"""Variables that a node without its own takes over from the driver."""
+
+
+@dataclass(frozen=True)
+class Ray(Executor):
+    """A Ray cluster at ``address`` (``host:port``), or a private one here (``local``).
+
+    At most ``workers`` tasks are on their way at once; 0 means as many as keep every CPU busy.
+    Each takes ``cpus`` CPUs and ``gpus`` GPUs of a node, fractions too. This process writes the
+    records and must stay; workers and nodes may come and go.
+    """
+
+    address: str = LOCAL
+    workers: int = 0
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise InputError(f"workers must be 0 (all CPUs) or more, got {self.workers}")
+        if not self.cpus > 0 or self.gpus < 0:
+            raise InputError(f"cpus must be positive, gpus not negative: {self.cpus}, {self.gpus}")
+        if self.address != LOCAL:
+            _host_and_port(self.address)
+
+    def map(
+        self,
+        work: Callable[[Common, Task], Result],
+        common: Common,
+        tasks: Sequence[Task],
+    ) -> Generator[tuple[int, Result]]:
+        """Hand the tasks out over the cluster, and yield them as they finish."""
+        ray = _imported()
+        if not tasks:
+            return
+        with self._connection(ray):
+            shift = _Shift(ray, self, work, common)
+            try:
+                yield from shift.results(tasks)
+            finally:
+                shift.end()
+
+    @contextmanager
+    def _connection(self, ray: ModuleType) -> Iterator[None]:
+        """Connect to the cluster; a connection that this process has already stays open."""
+        if ray.is_initialized():
+            here = ray.get_runtime_context().gcs_address
+            if here != self.address:
+                raise InputError(
+                    f"this process is connected to the Ray cluster at {here} already, "
+                    f"not to {self.address}"
+                )
+            yield
+            return
+        try:
+            with _private_cluster(ray, self) if self.address == LOCAL else _joined(ray, self):
+                yield
+        finally:
+            ray.shutdown()
+
+
+class _Shift:
+    """Tasks on their way through a cluster, and what becomes of them."""
+
+    def __init__(
+        self, ray: ModuleType, executor: Ray, work: Callable[[Any, Any], Any], common: Any
+    ) -> None:
+        self._ray, self._executor, self._work = ray, executor, work
+        # Retries are ours: Ray's own would go on for ever where memory does not suffice.
+        options = ray.remote(num_cpus=executor.cpus, num_gpus=executor.gpus, max_retries=0)
+        self._remote, self._driver = options(_attempt_there), _driver()
+        self._common = ray.put(common)
+        self._running: dict[Any, int] = {}
+        self._room, self._looked, self._progressed, self._warned = 0, 0.0, time.monotonic(), False
+
+    def results(self, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Yield every task's place and result."""
+        waiting, losses, errors = deque(range(len(tasks))), Losses(), self._ray.exceptions
+        while waiting or self._running:
+            while waiting and len(self._running) < self._at_once():
+                place = waiting.popleft()
+                self._running[self._submitted(tasks[place])] = place
+            ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=_LOOK_SECONDS)
+            self._watch(bool(ready))
+            for reference in ready:
+                place = self._running.pop(reference)
+                try:
+                    content = self._ray.get(reference)
+                except errors.RayTaskError:
+                    raise  # our own few lines around the work went wrong there
+                except errors.RayError:
+                    losses.add(place, _REASON)
+                    waiting.appendleft(place)
+                    continue
+                yield place, pickle.loads(content).value()
+
+    def _submitted(self, task: Any) -> Any:
+        return self._remote.remote(self._driver, self._work, self._common, task)
+
+    def end(self) -> None:
+        """Take back whatever is still running."""
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+        self._running.clear()
+
+    def _at_once(self) -> int:
+        """How many tasks to have on their way: twice what the cluster's CPUs can take just now."""
+        if self._executor.workers:
+            return self._executor.workers
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            cpus = self._ray.cluster_resources().get("CPU", 0.0)
+            self._room = max(2, 2 * int(cpus / self._executor.cpus))
+            self._looked = time.monotonic()
+        return self._room
+
+    def _watch(self, progressed: bool) -> None:
+        """Say once that nothing can go on, where no node has what a task needs."""
+        now = time.monotonic()
+        if progressed:
+            self._progressed = now
+        elif not self._warned and now - self._progressed > _PATIENCE_SECONDS:
+            have = self._ray.cluster_resources()
+            need = self._executor
+            if have.get("CPU", 0.0) < need.cpus or have.get("GPU", 0.0) < need.gpus:
+                self._warned = True
+                warnings.warn(
+                    f"no node of the cluster at {need.address} has {need.cpus:g} CPUs and "
+                    f"{need.gpus:g} GPUs for a task: waiting for one",
+                    stacklevel=2,
+                )
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What workers take over from the process that started them, or must have in common with it."""
+
+    versions: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+def _driver() -> Driver:
+    found = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return Driver(versions(), found)
+
+
+def _attempt_there(
+    driver: Driver, work: Callable[[Any, Any], Any], common: Any, task: Any
+) -> bytes:
+    """Do a task on a node, if results there are what they would be here."""
+    for name, value in driver.environment.items():
+        os.environ.setdefault(name, value)
+    return attempt(work if versions() == driver.versions else _refused, common, task)
+
+
+def _refused(common: Any, task: Any) -> None:
+    raise InputError(
+        f"node {platform.node()} has other versions than the process that started the audit: "
+        f"{versions()}; install the same ones on every node"
+    )
+
+
+def _imported() -> ModuleType:
+    # Ray's own habit is to tell its makers about every cluster.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise InputError(f"--executor ray needs Ray, which is not installed: {_INSTALL}") from None
+    return ray
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InputError(
+            f"a Ray address is 'local' or the host:port of a cluster's head node (6379 unless "
+            f"chosen otherwise), got {address!r}"
+        )
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def _joined(ray: ModuleType, executor: Ray) -> Iterator[None]:
+    """Connect to a running cluster, from one of its machines."""
+    host, port = _host_and_port(executor.address)
+    try:
+        socket.create_connection((host, port), timeout=_ANSWER_SECONDS).close()
+    except OSError as error:
+        raise InputError(f"no Ray cluster answers at {executor.address}: {error}") from None
+    try:
+        # Ray would look for a loopback cluster under this machine's name in the network.
+        own = host if _loopback(host) else None
+        ray.init(address=executor.address, _node_ip_address=own, **_QUIET)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"the Ray cluster at {executor.address} can't be used: {reason}") from None
+    yield
+
+
+_QUIET: Mapping[str, Any] = {
+    "log_to_driver": False,
+    "configure_logging": False,
+    "logging_level": "error",
+}
+
+
+@contextmanager
+def _private_cluster(ray: ModuleType, executor: Ray) -> Iterator[None]:
+    """Start a cluster of this machine alone, with a token of its own, and leave nothing behind."""
+    folder = tempfile.mkdtemp(prefix="exhume-ray-")
+    count = executor.workers or len(os.sched_getaffinity(0))
+    # Elsewhere Ray keeps to the loopback address by itself.
+    own = "127.0.0.2" if sys.platform == "linux" else None
+    before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
+    # Without a token in the environment Ray would write one into the user's home.
+    os.environ["RAY_AUTH_TOKEN"] = _token()
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        ray.init(
+            address=LOCAL,
+            num_cpus=max(1, round(count * executor.cpus)),
+            include_dashboard=False,
+            _temp_dir=folder,
+            _node_ip_address=own,
+            **_QUIET,
+        )
+        yield
+    finally:
+        ray.shutdown()
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@lru_cache(maxsize=1)
+def _token() -> str:
+    """One token a process: Ray reads it once."""
+    return secrets.token_hex(32)
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

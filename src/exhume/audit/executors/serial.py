@@ -1,0 +1,23 @@
+"""One task after the other, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+
+from exhume.audit.executors.base import Common, Executor, Result, Task
+
+
+@dataclass(frozen=True)
+class Serial(Executor):
+    """One task after the other, here."""
+
+    def map(
+        self,
+        work: Callable[[Common, Task], Result],
+        common: Common,
+        tasks: Sequence[Task],
+    ) -> Generator[tuple[int, Result]]:
+        """Do the tasks in order."""
+        for place, task in enumerate(tasks):
+            yield place, work(common, task)
