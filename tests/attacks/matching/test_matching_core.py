@@ -10,7 +10,6 @@ import torch
 
 from exhume.attacks.matching.continuation import Continuation
 from exhume.attacks.matching.core import Budget, Problem, match, without
-from exhume.attacks.matching.head import head_features
 from exhume.attacks.matching.objectives import (
     Cosine,
     Distance,
@@ -250,14 +249,3 @@ def test_pruned_entries_are_left_out() -> None:
     assert problem.residual(problem.frame.tensor(data.x), problem.labels) < 1e-12
     blind = problem_of(reading, SquaredL2(), labels=data.y, precision="float64", masked=False)
     assert blind.residual(blind.frame.tensor(data.x), problem.labels) > 1e-2
-
-
-def test_head_features_are_exact_for_different_labels() -> None:
-    data = batch(4)
-    reading, problem = posed(RELU, data, Cosine())
-    found = head_features(reading, data.y)
-    assert found is not None
-    module = problem.simulation.objective.module
-    true = module[:-1](problem.frame.tensor(data.x)).detach().numpy()
-    np.testing.assert_allclose(found.features, true, atol=1e-8)
-    assert head_features(reading, np.array([1, 1, 2, 3])) is None

@@ -6,7 +6,7 @@ from exhume.attacks.matching.attacks import (
     BatchNormMatching,
     Geiping,
     GenerativePrior,
-    LiuMatching,
 )
+from exhume.attacks.matching.liu import LiuMatching
 
 __all__ = ["DLG", "IDLG", "BatchNormMatching", "Geiping", "GenerativePrior", "LiuMatching"]

@@ -9,13 +9,10 @@ import numpy as np
 
 from exhume.arrays import Array
 from exhume.attacks.matching.base import Found, MatchingAttack
-from exhume.errors import InputError
+from exhume.attacks.matching.running import at_least_one, continuation_of, matched, no_image
 
 if TYPE_CHECKING:
-    from exhume.attacks.matching.continuation import Continuation
     from exhume.attacks.matching.core import Match, Problem
-    from exhume.attacks.matching.optimisers import Optimiser
-    from exhume.attacks.matching.priors import Prior
     from exhume.attacks.matching.reading import Reading
 
 
@@ -35,7 +32,7 @@ class DLG(MatchingAttack):
     jacobians: int = 6
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "steps", "starts")
+        at_least_one(self, "steps", "starts")
 
     def _given(self, labels: Array | None, reading: Reading) -> Array | None:
         return reading.knowledge.labels
@@ -90,7 +87,7 @@ class Geiping(MatchingAttack):
     continuation: bool = True
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "steps", "restarts")
+        at_least_one(self, "steps", "restarts")
 
     def _solve(self, reading: Reading, labels: Array | None, rng: np.random.Generator) -> Found:
         from exhume.attacks.matching.objectives import Cosine
@@ -100,7 +97,7 @@ class Geiping(MatchingAttack):
 
         problem = problem_of(reading, Cosine(), labels=labels, precision="float32")
         optimiser = SignedAdam(self.learning_rate)
-        return _matched(self, problem, Pixels(), optimiser, self.total_variation, rng)
+        return matched(self, problem, Pixels(), optimiser, self.total_variation, rng)
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ class BatchNormMatching(MatchingAttack):
     continuation: bool = True
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "steps", "restarts")
+        at_least_one(self, "steps", "restarts")
 
     def _objection(self, reading: Reading) -> str | None:
         from exhume.attacks.matching.reading import known_statistics
@@ -137,51 +134,7 @@ class BatchNormMatching(MatchingAttack):
         problem = problem_of(reading, LayerCosine(), labels=labels, precision="float32")
         problem = replace(problem, batch_norm=self.batch_norm)
         optimiser = SignedAdam(self.learning_rate)
-        return _matched(self, problem, Pixels(), optimiser, self.total_variation, rng)
-
-
-@dataclass(frozen=True)
-class LiuMatching(MatchingAttack):
-    """Liu et al. 2024, section 4.2: reweighted layers, deep image prior, feature matching.
-
-    Each part can be switched off, for an ablation. ``batch_norm`` is used where statistics are
-    known, ``feature`` where the last layer's gradient gives features away.
-    """
-
-    name: ClassVar[str] = "liu"
-    steps: int = 1000
-    restarts: int = 1
-    total_variation: float | None = 1e-2
-    batch_norm: float = 1.0
-    feature: float = 0.1
-    learning_rate: float = 7e-3
-    reweighting: bool = True
-    deep_image_prior: bool = True
-    feature_matching: bool = True
-    continuation: bool = True
-
-    def __post_init__(self) -> None:
-        _at_least_one(self, "steps", "restarts")
-
-    def _objection(self, reading: Reading) -> str | None:
-        return _no_image(reading) if self.deep_image_prior else None
-
-    def _solve(self, reading: Reading, labels: Array | None, rng: np.random.Generator) -> Found:
-        from exhume.attacks.matching.objectives import Cosine, LayerCosine
-        from exhume.attacks.matching.optimisers import CosineAdam, SignedAdam
-        from exhume.attacks.matching.priors import DeepImagePrior, Pixels
-        from exhume.attacks.matching.reading import problem_of
-
-        distance = LayerCosine() if self.reweighting else Cosine()
-        problem = problem_of(reading, distance, labels=labels, precision="float32")
-        problem = replace(problem, batch_norm=self.batch_norm)
-        if self.feature_matching:
-            problem = _with_features(problem, reading, labels, self.feature)
-        prior: Prior = DeepImagePrior() if self.deep_image_prior else Pixels()
-        optimiser: Optimiser = CosineAdam(self.learning_rate)
-        if not self.deep_image_prior:
-            optimiser = SignedAdam()
-        return _matched(self, problem, prior, optimiser, self.total_variation, rng)
+        return matched(self, problem, Pixels(), optimiser, self.total_variation, rng)
 
 
 @dataclass(frozen=True)
@@ -203,13 +156,13 @@ class GenerativePrior(MatchingAttack):
     continuation: bool = True
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "steps", "restarts", "training_steps")
+        at_least_one(self, "steps", "restarts", "training_steps")
 
     def _objection(self, reading: Reading) -> str | None:
         shadows = reading.knowledge.shadow_targets
         if shadows is None or len(shadows) < 2:
             return "needs images like the target's to train a generator on (shadow targets)"
-        return _no_image(reading)
+        return no_image(reading)
 
     def _solve(self, reading: Reading, labels: Array | None, rng: np.random.Generator) -> Found:
         from exhume.attacks.matching.core import Budget, descend
@@ -228,53 +181,9 @@ class GenerativePrior(MatchingAttack):
         assert isinstance(first, Drawn)
         budget = Budget(steps=max(1, self.steps // 4))
         easy = replace(problem, total_variation=self.total_variation or 0.0)
-        descend(easy, first, CosineAdam(5e-2), budget, rng, continuation=_continuation(self))
+        descend(easy, first, CosineAdam(5e-2), budget, rng, continuation=continuation_of(self))
         tuned = Generative(generator, trained, codes=first.code.detach(), tuned=True)
-        return _matched(self, problem, tuned, CosineAdam(3e-3), self.total_variation, rng)
-
-
-def _matched(
-    attack: Geiping | BatchNormMatching | LiuMatching | GenerativePrior,
-    problem: Problem,
-    prior: Prior,
-    optimiser: Optimiser,
-    variation: float | None,
-    rng: np.random.Generator,
-) -> Found:
-    """Run the loop, choosing the weight of total variation first where none is given."""
-    from exhume.attacks.matching.choice import chosen_variation
-    from exhume.attacks.matching.core import Budget, match
-
-    continuation = _continuation(attack)
-    if variation is None:
-        steps = max(30, attack.steps // 4)
-        variation = chosen_variation(problem, prior, optimiser, steps, rng, continuation)
-    flat = len(problem.frame.record_shape) < 2
-    posed = replace(problem, total_variation=0.0 if flat else variation)
-    budget = Budget(steps=attack.steps, restarts=attack.restarts, enough=1e-12)
-    found = match(posed, prior, optimiser, budget, rng, continuation=continuation)
-    return Found(posed, found)
-
-
-def _continuation(
-    attack: Geiping | BatchNormMatching | LiuMatching | GenerativePrior,
-) -> Continuation | None:
-    from exhume.attacks.matching.continuation import Continuation
-
-    return Continuation() if attack.continuation else None
-
-
-def _with_features(
-    problem: Problem, reading: Reading, labels: Array | None, weight: float
-) -> Problem:
-    from exhume.attacks.matching.head import head_features
-    from exhume.attacks.matching.simulation import watch_features
-
-    found = head_features(reading, labels)
-    if found is None:
-        return problem
-    watch_features(problem.simulation, found.layer)
-    return replace(problem, feature=weight, features=problem.frame.tensor(found.features))
+        return matched(self, problem, tuned, CosineAdam(3e-3), self.total_variation, rng)
 
 
 def _polished(
@@ -310,18 +219,3 @@ def _standard_images(reading: Reading) -> Array:
     assert shadows is not None
     low, high = reading.knowledge.value_range or (0.0, 1.0)
     return np.clip((shadows.x - low) / (high - low), 0.0, 1.0)
-
-
-def _no_image(reading: Reading) -> str | None:
-    shape = reading.knowledge.record_shape
-    if len(shape) not in (2, 3):
-        return f"the image prior draws images, and records have shape {shape}"
-    if min(shape[:2]) < 4:
-        return f"the image prior draws images of at least 4 × 4, not {shape}"
-    return None
-
-
-def _at_least_one(attack: object, *names: str) -> None:
-    for name in names:
-        if getattr(attack, name) < 1:
-            raise InputError(f"{name} must be at least 1, got {getattr(attack, name)}")

@@ -26,11 +26,15 @@ TINY = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What an attack found, and the problem as it was posed."""
+    """What an attack found, and the problem as it was posed.
+
+    ``features`` names how features of the batch were recovered, None where none were.
+    """
 
     problem: Problem
     match: Match
     jacobians: int = 0
+    features: str | None = None
 
 
 class MatchingAttack(Attack):
@@ -116,6 +120,11 @@ def answer(reading: Reading, found: Found, rng: np.random.Generator) -> Reconstr
         "reason": diagnosis.reason.name.lower().replace("_", "-"),
         "total_variation": found.problem.total_variation,
     }
+    if found.problem.statistics:
+        stats["batch_norm"] = found.problem.batch_norm
+    if found.features is not None:
+        stats["features"] = found.features.replace("_", "-")
+        stats["feature"] = found.problem.feature
     apart, count = found.match.disagreement, len(best.images)
     if apart is not None:
         stats["disagreement"] = apart

@@ -17,6 +17,7 @@ from exhume.attacks.matching.objectives import (
     Released,
     batch_norm_distance,
     feature_distance,
+    span_distance,
     total_variation,
 )
 from exhume.attacks.matching.optimisers import Optimiser
@@ -35,7 +36,8 @@ class Problem:
     ``labels`` (n,) are of the unknown records, None to find them along as soft labels (Zhu et al.
     2019). ``known`` are records (k, *record shape) and labels that are in the batch too, after the
     unknown ones. ``statistics`` (mean, variance) and ``features`` are what the terms of those
-    names compare with; a weight of 0 leaves a term out.
+    names compare with, features row by row, or as a basis of their span where they are
+    ``spanned``; a weight of 0 leaves a term out.
     """
 
     simulation: Simulation
@@ -46,6 +48,7 @@ class Problem:
     known: tuple[Tensor, Tensor] | None = None
     statistics: tuple[tuple[Tensor, Tensor], ...] = ()
     features: Tensor | None = None
+    spanned: bool = False
     total_variation: float = 0.0
     batch_norm: float = 0.0
     feature: float = 0.0
@@ -80,7 +83,8 @@ class Problem:
             total = total + self.batch_norm * batch_norm_distance(seen, self.statistics)
         if self.feature and self.features is not None:
             features = self.simulation.watch.features[0][: self.frame.count]
-            total = total + self.feature * feature_distance(features, self.features)
+            compare = span_distance if self.spanned else feature_distance
+            total = total + self.feature * compare(features, self.features)
         if self.range_penalty and self.frame.box is not None:
             total = total + self.range_penalty * _outside(images, self.frame.box)
         return total, distance

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from exhume.attacks.matching.core import Problem, Run
 from exhume.attacks.matching.gauss_newton import Products
+from exhume.attacks.matching.normalisation import normalisation_mode
 from exhume.attacks.matching.objectives import batch_norm_distance
 from exhume.attacks.matching.reading import Reading, problem_of
 from exhume.defences.base import Blurring, Defence
@@ -75,7 +76,7 @@ def diagnose(
     """Say why ``run`` ended where it did; costs about 2·``steps`` evaluations."""
     simulated = [g.detach() for g in problem.simulate(run.images, run.labels)]
     residual, turned, scale = _fit(simulated, problem.released.values)
-    floor = _floor(reading, problem, run)
+    floor = truth_floor(reading, problem, run.images, run.labels)
     products = Products(problem, run.images, run.labels)
     visible, condition = _sensitivity(products, problem, rng, steps)
     contradiction = _contradiction(reading, problem, run, turned, scale)
@@ -113,19 +114,19 @@ def _fit(simulated: Sequence[Tensor], target: Sequence[Tensor]) -> tuple[float, 
     return math.sqrt(square), left, dot / own
 
 
-def _floor(reading: Reading, problem: Problem, run: Run) -> float:
-    """Return the relative residual that the truth itself would have."""
+def truth_floor(reading: Reading, problem: Problem, images: Tensor, labels: Tensor) -> float:
+    """Return the relative residual that the truth itself would have, rounded as at ``images``."""
     names = problem.simulation.names
     entries = sum(v.numel() for v in problem.released.values)
     noise = _deviation(reading.knowledge.training, reading.total)
     noise *= math.sqrt(entries) / problem.released.scale
-    labels = reading.knowledge.labels
     made = []
     for precision in ("float32", "float64"):
-        twin = problem_of(reading, problem.distance, labels=labels, precision=precision)
+        known = reading.knowledge.labels
+        twin = problem_of(reading, problem.distance, labels=known, precision=precision)
         assert twin.simulation.names == names
-        y = run.labels if not run.labels.is_floating_point() else run.labels.to(twin.frame.dtype)
-        found = twin.simulate(run.images.to(twin.frame.dtype), y)
+        y = labels if not labels.is_floating_point() else labels.to(twin.frame.dtype)
+        found = twin.simulate(images.to(twin.frame.dtype), y)
         made.append([g.detach().double() for g in found])
     rounding = math.sqrt(
         sum(float((a - b).square().sum()) for a, b in zip(made[0], made[1], strict=True))
@@ -191,6 +192,13 @@ def _contradiction(
     unseen = _unseen_class(reading)
     if unseen is not None:
         return f"class {unseen} is in the batch by its bias gradient, but not among the labels"
+    mode, assumed = normalisation_mode(reading), reading.step.batch_norm
+    if mode is not None and mode.batch_norm != assumed:
+        return (
+            f"batch normalisation was assumed in {assumed} mode, and the gradient is of "
+            f"{mode.batch_norm} mode: its part along the filters is {mode.radial:.2g} of what "
+            "directions without relation have"
+        )
     if turned < 0.2 and not 0.8 < scale < 1.25:
         return (
             f"the simulated release fits after multiplying it by {scale:.3g}: the batch size, the "
