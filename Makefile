@@ -9,7 +9,7 @@ audit: $(VENV)/.installed          ## audit the embedded example and say where t
 	$(BIN)/exhume audit --out $(OUT)
 
 test: $(VENV)/.installed           ## the whole test suite
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(VENV)/.installed           ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -154,7 +154,10 @@ class Raising(Attack):
 
 @dataclass(frozen=True)
 class Marking(Attack):
-    """Leaves a file in ``folder`` for every release that it is given, after ``pause`` seconds."""
+    """Leaves a file in ``folder`` for every release that it is given, after ``pause`` seconds.
+
+    Its name begins with the process's id.
+    """
 
     folder: str
     pause: float = 0.0
@@ -167,7 +170,7 @@ class Marking(Attack):
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
         time.sleep(self.pause)
-        name = f"{rng.integers(2**62):x}-{time.time_ns():x}"
+        name = f"{os.getpid()}-{rng.integers(2**62):x}-{time.time_ns():x}"
         (Path(self.folder) / name).touch()
         return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
 

@@ -16,10 +16,9 @@ import pytest
 from tests.audit import small
 from tests.cli.command import finish, start
 
-from exhume.audit import Executor, Plan, Record, Serial, make_plan, run
+from exhume.audit import Executor, Plan, Record, run
 from exhume.audit.plan import Unit
 from exhume.audit.trial import Batch, run_unit
-from exhume.config import load
 from exhume.errors import ExhumeError, InputError
 
 Ran = list[tuple[Unit, list[Batch]]]
@@ -28,7 +27,7 @@ Outcome = dict[str, tuple[Record, dict[str, tuple[str, bytes]]]]
 # 3 settings × 20 targets are 6 units of 16 and 4 targets; one attack draws, one always crashes.
 _AUDIT = (small.PLAIN, small.SCALED, small.NOISY, small.audit(20, seed=5))
 _EXTRA = (small.Drawing(), small.Raising())
-_LONG = small.NOISY + small.audit(160, seed=1)
+LONG = small.NOISY + small.audit(160, seed=1)
 
 
 class ExecutorContract:
@@ -151,11 +150,12 @@ class ExecutorContract:
         assert told == sorted(told)
 
     @pytest.mark.slow
-    def test_a_killed_and_an_interrupted_driver_are_gone_on_with(self, tmp_path: Path) -> None:
+    def test_a_killed_and_an_interrupted_driver_are_gone_on_with(
+        self, tmp_path: Path, undisturbed: Path
+    ) -> None:
         """By kill -9 first, by Ctrl-C then, and left to end: nothing lost, nothing done twice."""
         toml, out, kept = tmp_path / "audit.toml", tmp_path / "run", {}
-        toml.write_text(_LONG)
-        run(make_plan(load(toml)), tmp_path / "undisturbed", Serial())
+        toml.write_text(LONG)
         for sign, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
             process = start("audit", toml, "--out", out, *self.options)
             small.wait_for_more(out, len(kept), process)
@@ -168,8 +168,8 @@ class ExecutorContract:
         found = finish(start("audit", toml, "--out", out, *self.options))
         assert (found.code, found.err) == (0, "")
         assert kept.items() <= small.seconds(out).items(), "something was lost or done twice"
-        small.same(small.outcome(out), small.outcome(tmp_path / "undisturbed"))
-        small.same(small.artefacts(out), small.artefacts(tmp_path / "undisturbed"))
+        small.same(small.outcome(out), small.outcome(undisturbed))
+        small.same(small.artefacts(out), small.artefacts(undisturbed))
 
     def test_nothing_to_do(self, everything: Plan) -> None:
         assert list(self.executor.run(everything, [], frozenset())) == []

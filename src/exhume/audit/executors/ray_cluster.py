@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -57,6 +58,8 @@ class Ray(Executor):
             raise InputError(f"cpus must be positive, gpus not negative: {self.cpus}, {self.gpus}")
         if self.address != LOCAL:
             _host_and_port(self.address)
+        if find_spec("ray") is None:
+            raise InputError(f"Ray is not installed: {_INSTALL}")
 
     def map(
         self,
@@ -133,10 +136,13 @@ class _Shift:
         return self._remote.remote(self._driver, self._work, self._common, task)
 
     def end(self) -> None:
-        """Take back whatever is still running."""
-        for reference in self._running:
-            self._ray.cancel(reference, force=True)
+        """Take back whatever is still running, and wait until it is gone."""
+        cut = list(self._running)
         self._running.clear()
+        for reference in cut:
+            self._ray.cancel(reference, force=True)
+        if cut:
+            self._ray.wait(cut, num_returns=len(cut), timeout=_ANSWER_SECONDS)
 
     def _at_once(self) -> int:
         """How many tasks to have on their way: twice what the cluster's CPUs can take just now."""
@@ -197,10 +203,8 @@ def _refused(common: Any, task: Any) -> None:
 def _imported() -> ModuleType:
     # Ray's own habit is to tell its makers about every cluster.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise InputError(f"--executor ray needs Ray, which is not installed: {_INSTALL}") from None
+    import ray
+
     return ray
 
 
@@ -242,7 +246,9 @@ _QUIET: Mapping[str, Any] = {
 @contextmanager
 def _private_cluster(ray: ModuleType, executor: Ray) -> Iterator[None]:
     """Start a cluster of this machine alone, with a token of its own, and leave nothing behind."""
-    folder = tempfile.mkdtemp(prefix="exhume-ray-")
+    # Ray's sockets lie 65 characters deeper, and their paths must not exceed 107.
+    place = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix="exhume-ray-", dir=place if len(place) < 22 else "/tmp")
     count = executor.workers or len(os.sched_getaffinity(0))
     # Elsewhere Ray keeps to the loopback address by itself.
     own = "127.0.0.2" if sys.platform == "linux" else None

@@ -1,0 +1,89 @@
+"""A Ray cluster of several nodes on this machine, each at a loopback address of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_STORE = 80 * 2**20
+
+
+class Nodes:
+    """A head that does no work, and nodes of one CPU each, which may be removed."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._cluster = Cluster(initialize_head=True, head_node_args=_node(2, cpus=0))
+        self._next, self._workers = 3, []
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add(self) -> None:
+        self._workers.append(self._cluster.add_node(**_node(self._next, cpus=1)))
+        self._next += 1
+
+    def remove(self, worker: int) -> None:
+        """End the node that a process works on, and all its others: somebody pulled the plug."""
+        for node in self._workers:
+            (raylet,) = node.all_processes["raylet"]
+            workers = _children(raylet.process.pid)
+            if worker in workers:
+                break
+        else:
+            raise AssertionError(f"process {worker} works on no node")
+        self._workers.remove(node)
+        self._cluster.remove_node(node, allow_graceful=False)
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                found.append(int(entry.name))
+    return found
+
+
+def _node(number: int, *, cpus: int) -> dict[str, Any]:
+    return {
+        "num_cpus": cpus,
+        "object_store_memory": _STORE,
+        "include_dashboard": False,
+        "node_ip_address": f"127.0.0.{number}",
+    }
+
+
+@contextmanager
+def nodes(count: int) -> Iterator[Nodes]:
+    """Start a cluster with so many working nodes; nothing of it stays."""
+    folder = tempfile.mkdtemp(prefix="xr-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        started = Nodes()
+        try:
+            for _ in range(count):
+                started.add()
+            yield started
+        finally:
+            started.close()
+            shutil.rmtree(folder, ignore_errors=True)
