@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.attacks.analytic.gradient_cases import (
+    IMAGES,
     attacked,
     decibels,
     image_batch,
@@ -16,7 +17,7 @@ from tests.attacks.analytic.gradient_cases import (
 )
 
 from exhume.attacks import Attack
-from exhume.attacks.analytic import Cocktail, FirstLayer, Sparsity
+from exhume.attacks.analytic import Cocktail, FirstLayer, Imprint, Sparsity
 from exhume.knowledge import Knowledge
 from exhume.models import CNN, MLP, Activation
 from exhume.reconstruction import Status
@@ -168,3 +169,52 @@ def test_a_network_without_bias_is_refused() -> None:
     assert not isinstance(layer, str)
     bare = replace(layer, bias=None)
     assert "no bias" in str(mismatch(STEP, RELEASE.gradients, bare))
+
+
+class TestCertificates:
+    def test_an_imprints_mixtures_are_not_certified(self) -> None:
+        """Neighbouring bins see the same mixture: two neurons agree, and neither saw one record."""
+        own = IMAGES.take(np.arange(800))
+        knowledge = Knowledge(
+            record_shape=(28, 28), value_range=(0.0, 1.0), training=image_step(16)
+        )
+        crafted = Imprint(bins=64, measurements=1).craft(replace(knowledge, shadow_targets=own), 0)
+        data = image_batch(2)
+        release, informed = attacked(crafted, data)
+        found = FirstLayer().reconstruct(release, informed, rng=0)
+        assert len(found) == 2
+        assert found.status is Status.APPROXIMATE
+        assert "does not return what was seen" in found.message
+        assert decibels(data, found).min() < 40.0
+
+    def test_records_that_all_return_are(self) -> None:
+        """Each neuron fires for one of two records alone, and labels come along."""
+        step = image_step(512)
+        data = image_batch(2)
+        state = dict(step.parameters())
+        first = data.x.reshape(2, -1) @ state["1.weight"].T
+        state["1.bias"] = -first.mean(axis=0)
+        release, knowledge = attacked(replace(step, state=state), data)
+        found = FirstLayer().reconstruct(release, knowledge, rng=0)
+        assert found.status is Status.CONVERGED
+        assert decibels(data, found).min() > 80.0
+        assert found.labels is not None
+        assert sorted(found.labels) == sorted(data.labels)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("attack", [FirstLayer(), Cocktail(), Sparsity()], ids=lambda a: a.name)
+def test_normalised_inputs_are_named(attack: Attack, count: int) -> None:
+    """The client saw (x − mean)/deviation; the adversary believes in [0, 1]."""
+    data = image_batch(count)
+    inside = Records((data.x - 0.29) / 0.35, data.y)
+    step = image_step(256)
+    release, knowledge = attacked(step, inside)
+    found = attack.reconstruct(release, replace(knowledge, value_range=(0.0, 1.0)), rng=0)
+    if attack.name == "first-layer" and count > 1:
+        assert found.status is not Status.CONVERGED
+        return
+    assert found.status is Status.WRONG_ASSUMPTION
+    assert "they were normalised" in found.message
+    low, high = inside.x.min(), inside.x.max()
+    assert decibels(Records((inside.x - low) / (high - low), data.y), found).min() > 40.0

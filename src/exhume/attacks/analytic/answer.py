@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from exhume.arrays import Array, FloatArray
@@ -15,7 +17,7 @@ from exhume.reconstruction import Reconstruction, Stat, Status
 _STRUCTURE = 100.0
 """How far a singular value beyond the batch's size may rise above the noise before it tells."""
 
-_CREDIBLE = 0.05
+CREDIBLE = 0.05
 """How far what a record returns may be from its column of Δ, as the sine of their angle."""
 
 
@@ -50,6 +52,55 @@ def contradiction(
     return nothing(knowledge, status, message)
 
 
+def out_of_range(records: FloatArray, knowledge: Knowledge) -> str | None:
+    """Say that rebuilt records (n, *record shape) lie outside the known range, or return None.
+
+    That is so where each has more than one entry in fifty beyond it by a tenth of its width: the
+    inputs were normalised, (x − mean) / deviation, or have another range altogether.
+    """
+    if knowledge.value_range is None or not len(records):
+        return None
+    low, high = knowledge.value_range
+    slack = 0.1 * (high - low)
+    beyond = (records < low - slack) | (records > high + slack)
+    if not (beyond.reshape(len(records), -1).mean(axis=1) > 0.02).all():
+        return None
+    return (
+        f"the inputs lie between {records.min():.3g} and {records.max():.3g}, not within "
+        f"[{low:g}, {high:g}] as assumed: they were normalised, and are shown stretched to it"
+    )
+
+
+def stretched(records: FloatArray, knowledge: Knowledge) -> FloatArray:
+    """Return records of an unknown range stretched to the known one, all alike."""
+    assert knowledge.value_range is not None
+    low, high = knowledge.value_range
+    least, most = float(records.min()), float(records.max())
+    return low + (high - low) * (records - least) / max(most - least, 1e-300)
+
+
+def _normalised(
+    observed: Observed, against: Consistency, unmixing: FloatArray
+) -> Reconstruction | None:
+    """Return records that return what was seen only outside the known range, None otherwise."""
+    free = replace(against, knowledge=replace(against.knowledge, value_range=None))
+    records = free.records(unmixing)
+    message = out_of_range(records, against.knowledge)
+    if message is None or len(records) < observed.count:
+        return None
+    returned = free.returned(unmixing)
+    if not (returned.residual < CREDIBLE).all():
+        return None
+    classes = observed.step.classes
+    return Reconstruction(
+        stretched(records, against.knowledge),
+        Status.WRONG_ASSUMPTION,
+        labels=None if classes is None else np.asarray(classes)[returned.labels],
+        message=message,
+        stats={"lowest": float(records.min()), "highest": float(records.max())},
+    )
+
+
 def answer(
     observed: Observed,
     against: Consistency,
@@ -63,9 +114,12 @@ def answer(
     return themselves, and what the noise makes of them.
     """
     unmixing = against.normalised(unmixing)
+    elsewhere = _normalised(observed, against, unmixing)
+    if elsewhere is not None:
+        return elsewhere
     returned = against.returned(unmixing)
     # A record that would not return what it is said to have returned disproves its column.
-    proved = proved & (returned.residual < _CREDIBLE)
+    proved = proved & (returned.residual < CREDIBLE)
     samples, error = against.records(unmixing), _errors(against, unmixing, returned)
     width = _width(samples, against.knowledge)
     confidence = 1.0 / (1.0 + (error / (0.05 * width)) ** 2)

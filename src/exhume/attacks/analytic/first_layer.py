@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -81,7 +81,7 @@ def lone_rows(factors: Factors, count: int) -> tuple[FloatArray, Array]:
 def _answer(
     observed: Observed, factors: Factors, knowledge: Knowledge, rows: FloatArray, votes: Array
 ) -> Reconstruction:
-    from exhume.attacks.analytic.labels import single_label
+    from exhume.attacks.analytic import answer
 
     inputs = factors.inputs(rows)
     fits = np.isfinite(inputs).all(axis=1)
@@ -93,16 +93,51 @@ def _answer(
     unmixing = rows / (rows @ factors.scale)[:, None]
     blur = 3.0 * factors.noise * np.linalg.norm(unmixing, axis=1)
     error = blur * np.sqrt(np.mean(1.0 / observed.layer.scale**2))
-    confidence = (1.0 - 0.5**votes) / (1.0 + error)
-    order = np.argsort(-confidence, kind="stable")
     whole = len(samples) == observed.count
-    label = single_label(observed) if observed.count == 1 else None
+    elsewhere = answer.out_of_range(samples, knowledge)
+    assumed = knowledge if elsewhere is None else replace(knowledge, value_range=None)
+    certified, labels = _certified(observed, factors, assumed, unmixing)
+    sure = whole and bool(certified.all())
+    if elsewhere is not None and sure and (error < 0.1 * np.std(samples)).all():
+        samples = answer.stretched(samples, knowledge)
+        return Reconstruction(samples, Status.WRONG_ASSUMPTION, labels=labels, message=elsewhere)
+    confidence = (1.0 - 0.5**votes) / (1.0 + error) * np.where(certified, 1.0, 0.5)
+    order = np.argsort(-confidence, kind="stable")
+    message = f"{len(samples)} of {observed.count} records reached a neuron alone"
+    if whole and not sure:
+        message += ", by neurons that agree; simulating them does not return what was seen"
     return Reconstruction(
         samples[order],
-        Status.CONVERGED if whole else Status.APPROXIMATE,
-        labels=None if label is None else np.array([label]),
+        Status.CONVERGED if sure else Status.APPROXIMATE,
+        labels=None if labels is None else labels[order],
         confidence=confidence[order],
         error_estimate=error[order],
-        message=f"{len(samples)} of {observed.count} records reached a neuron alone",
+        message=message,
         stats={"rank": factors.rank, "gap": factors.gap, "noise": factors.noise},
     )
+
+
+def _certified(
+    observed: Observed, factors: Factors, knowledge: Knowledge, unmixing: FloatArray
+) -> tuple[Array, Array | None]:
+    """Return which records (k,) return what was seen, and their labels where they can be told.
+
+    One unknown record needs no proof. In a batch, two neurons that agree may both have seen the
+    same mixture, as an imprint's neighbouring bins do: only records that were all found can be sent
+    through the network and compared.
+    """
+    from exhume.attacks.analytic.answer import CREDIBLE
+    from exhume.attacks.analytic.consistency import Consistency
+    from exhume.attacks.analytic.labels import single_label
+    from exhume.attacks.analytic.layer import Backward
+
+    if observed.count == 1:
+        label = single_label(observed)
+        return np.array([True]), None if label is None else np.array([label])
+    if len(unmixing) < max(factors.rank, observed.count):
+        return np.zeros(len(unmixing), dtype=bool), None
+    backward = Backward(observed.step, observed.layer, observed.parameters)
+    returned = Consistency(factors, observed.layer, backward, knowledge).returned(unmixing)
+    classes = observed.step.classes
+    labels = None if classes is None else np.asarray(classes)[returned.labels]
+    return returned.residual < CREDIBLE, labels
