@@ -23,7 +23,7 @@ import torch
 
 from exhume.arrays import FloatArray
 from exhume.attacks import Attack
-from exhume.attacks.matching import DLG, BatchNormMatching, Geiping, LiuMatching
+from exhume.attacks.matching import DLG, Geiping, LiuMatching
 from exhume.attacks.matching.objectives import Cosine
 from exhume.attacks.matching.reading import Reading, problem_of, read
 from exhume.attacks.matching.statistics import batch_statistics
@@ -65,7 +65,7 @@ def main() -> None:
             rows, ratio = [], 0.0
             for number, seed in runs(options):
                 batch = different(data.test, options.first + 40 * number, count)
-                step = build(victim, seed, options.width, options.keep)
+                step = build(victim, seed, options)
                 ratio = ratio or step_cost(step, batch)
                 rows.append(measured(attack, step, batch, seed))
                 if options.each:
@@ -83,6 +83,7 @@ def parsed() -> argparse.Namespace:
     add("--first", type=int, default=1000, help="where in the test set to begin")
     add("--steps", type=int, help="instead of the attack's own number")
     add("--width", type=int, default=16, help="of the ResNet: 64 is the usual one")
+    add("--trained", type=int, default=300, help="steps the ResNet was trained")
     add("--plain", action="store_true", help="Geiping without continuation too")
     add("--geiping", type=int, metavar="STEPS", help="Geiping on the ResNet instead")
     add("--ablation", action="store_true", help="LiuMatching with one part less, each in turn")
@@ -108,10 +109,7 @@ def attacks(victim: str, count: int, options: argparse.Namespace) -> dict[str, A
             found["plain"] = published
         return found
     if options.geiping:
-        return {
-            "geiping": Geiping(steps=options.geiping),
-            "batch-norm": BatchNormMatching(steps=options.geiping),
-        }
+        return {"geiping": Geiping(steps=options.geiping)}
     whole = LiuMatching(steps=steps or (220 if count == 1 else 1000))
     if not options.ablation:
         return {"liu": whole}
@@ -125,16 +123,18 @@ def attacks(victim: str, count: int, options: argparse.Namespace) -> dict[str, A
 
 
 @cache
-def trained(seed: int, width: int, keep: Path | None) -> GradientStep:
-    """Return the ResNet after 300 steps; in ``keep`` it is found again by the next run."""
+def trained(seed: int, width: int, steps: int, keep: Path | None) -> GradientStep:
+    """Return the ResNet after some steps; in ``keep`` it is found again by the next run."""
     resnet = ResNet(SHAPE, 10, width=width)
-    file = None if keep is None else keep / f"resnet-{width}-{seed}.npz"
+    file = None if keep is None else keep / f"resnet-{width}-{steps}-{seed}.npz"
     if file is not None and file.exists():
         with np.load(file) as kept:
             arrays = dict(kept)
     else:
-        state = train_a_little(resnet, load("cifar-10").train, 300, seed=seed)
-        print(f"# {resnet.describe()}, 300 steps: {100 * state.accuracy:.0f}% right", flush=True)
+        state = train_a_little(resnet, load("cifar-10").train, steps, seed=seed)
+        print(
+            f"# {resnet.describe()}, {steps} steps: {100 * state.accuracy:.0f}% right", flush=True
+        )
         arrays = {**state.parameters, **state.buffers}
         if file is not None:
             np.savez(file, **arrays)
@@ -144,7 +144,7 @@ def trained(seed: int, width: int, keep: Path | None) -> GradientStep:
     return GradientStep(resnet, CLASSES, state=parameters, buffers=buffers)
 
 
-def build(victim: str, seed: int, width: int = 16, keep: Path | None = None) -> GradientStep:
+def build(victim: str, seed: int, options: argparse.Namespace | None = None) -> GradientStep:
     if victim == "lenet":
         network = LeNet(SHAPE, 10)
         state = network.uniform_parameters(np.random.default_rng(seed))
@@ -157,7 +157,8 @@ def build(victim: str, seed: int, width: int = 16, keep: Path | None = None) -> 
             module = convnet.build()
         drawn = {n: p.detach().numpy() for n, p in module.named_parameters()}
         return GradientStep(convnet, CLASSES, state=drawn)
-    return trained(seed, width, keep)
+    assert options is not None
+    return trained(seed, options.width, options.trained, options.keep)
 
 
 def different(records: Records, first: int, count: int) -> Records:
