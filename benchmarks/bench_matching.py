@@ -85,7 +85,7 @@ def parsed() -> argparse.Namespace:
     add("--width", type=int, default=16, help="of the ResNet: 64 is the usual one")
     add("--trained", type=int, default=300, help="steps the ResNet was trained")
     add("--plain", action="store_true", help="Geiping without continuation too")
-    add("--geiping", type=int, metavar="STEPS", help="Geiping on the ResNet instead")
+    add("--geiping", type=float, metavar="SECONDS", help="Geiping on the ResNet, for so long")
     add("--ablation", action="store_true", help="LiuMatching with one part less, each in turn")
     add("--keep", type=Path, help="a folder for trained networks: the next run needs not train")
     add("--each", action="store_true", help="a line for each run")
@@ -109,7 +109,7 @@ def attacks(victim: str, count: int, options: argparse.Namespace) -> dict[str, A
             found["plain"] = published
         return found
     if options.geiping:
-        return {"geiping": Geiping(steps=options.geiping)}
+        return {"geiping": Geiping(steps=fitting(options, count))}
     whole = LiuMatching(steps=steps or (220 if count == 1 else 1000))
     if not options.ablation:
         return {"liu": whole}
@@ -120,6 +120,15 @@ def attacks(victim: str, count: int, options: argparse.Namespace) -> dict[str, A
         "no-features": replace(whole, feature_matching=False),
         "no-bn": replace(whole, batch_norm=0.0),
     }
+
+
+def fitting(options: argparse.Namespace, count: int) -> int:
+    """Return how many steps of Geiping's attack fit into the seconds, timed on another batch."""
+    test = load("cifar-10").test
+    assert test is not None
+    batch, step = different(test, 0, count), build("resnet", 0, options)
+    times = [measured(Geiping(steps=n), step, batch, 0).seconds for n in (10, 10, 60)]
+    return int(10 + 50 * (options.geiping - times[1]) / (times[2] - times[1]))
 
 
 @cache
