@@ -216,6 +216,26 @@ class Drawing(Attack):
         )
 
 
+@dataclass(frozen=True)
+class Learning(Attack):
+    """Needs ``once`` seconds when it is first used in a process, and ``each`` for every release."""
+
+    once: float
+    each: float
+    name: ClassVar[str] = "learning"
+    taught: ClassVar[list[bool]] = []
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        return None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        time.sleep(self.each if self.taught else self.once + self.each)
+        self.taught.append(True)
+        return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
+
+
 def divided(common: int, task: int) -> float:
     """Work for an executor."""
     return common / task

@@ -97,8 +97,8 @@ class TestCrashes:
             small.same(small.outcome(folder), small.outcome(finished))
             assert kept.items() <= small.seconds(folder).items(), "something was done twice"
             steps += 1
-        # 8 notes, the truth and facts of one setting, arrays and records of 2 units × 3 attacks.
-        assert steps == 8 + 2 + 12
+        # 9 notes, the truth and facts of one setting, arrays and records of 2 units × 3 attacks.
+        assert steps == 9 + 2 + 12
 
     def test_half_a_file_is_never_seen(self, plan: Plan, tmp_path: Path) -> None:
         """What a killed process was writing is removed, and never read."""

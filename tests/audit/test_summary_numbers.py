@@ -123,6 +123,8 @@ SCHEMA = {
         }
     ],
     "versions": {"*": "str"},
+    "budget": "str",
+    "left_out": [{"setting": "str", "run": "int", "of": "int"}],
 }
 """What others may build on: a change here is a change of ``schema_version``."""
 

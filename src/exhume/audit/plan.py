@@ -33,13 +33,17 @@ class Plan:
     """Everything an audit will do. Plain data: it can be sent to another process.
 
     ``files`` are the content hashes of the files that the configuration names; ``extra`` are
-    attacks beside those that it names, which run on every setting.
+    attacks beside those that it names, which run on every setting. To fit a ``budget``, ``limits``
+    says how many targets of each setting are run, the first ones; their trials are those of the
+    whole plan, so that the rest can be run later. (Smaller units may round differently.)
     """
 
     config: Config
     attacks: tuple[Attack, ...]
     files: tuple[str, ...] = ()
     extra: tuple[Attack, ...] = ()
+    limits: tuple[int, ...] = ()
+    budget: str = ""
 
     @property
     def identity(self) -> str:
@@ -48,14 +52,23 @@ class Plan:
         text = canonical([config, self.files, *map(attack_settings, self.attacks)])
         return hashlib.sha256(f"{SCHEMA_VERSION}{text}".encode()).hexdigest()
 
+    def targets(self, index: int) -> int:
+        """Return how many targets a setting has."""
+        table = self.config.setting[index]
+        if table.release.file is not None:
+            return table.batch or 1
+        return table.targets or self.config.audit.targets
+
+    def planned(self, index: int) -> int:
+        """Return how many of a setting's targets are run."""
+        whole = self.targets(index)
+        return min(self.limits[index], whole) if self.limits else whole
+
     def units(self) -> list[Unit]:
         """Cut the plan up; the cuts don't depend on what is done already, nor on who does it."""
         units = []
         for index, table in enumerate(self.config.setting):
-            count = table.targets or self.config.audit.targets
-            if table.release.file is not None:
-                count = table.batch or 1
-            batch = table.batch or 1
+            count, batch = self.planned(index), table.batch or 1
             chunk = batch * max(1, CHUNK // batch)
             for start in range(0, count, chunk):
                 units.append(Unit(index, tuple(range(start, min(start + chunk, count)))))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import exhume
@@ -36,6 +38,8 @@ def run(
         units = plan.units()
         total = sum(len(plan.attacks_on(unit)) * len(unit.targets) for unit in units)
         store.set_meta("expected_trials", str(total))
+        planned = [plan.planned(index) for index in range(len(plan.config.setting))]
+        store.set_meta("planned", canonical({"budget": plan.budget, "targets": planned}))
         tell(len(store.keys()), total)
         _prepare(store, plan)
         done = frozenset(store.keys())
@@ -48,6 +52,17 @@ def run(
         summary = summarise(store)
         write_summary(summary, folder)
         return summary
+
+
+def chosen_before(plan: Plan, folder: Path, budget: str) -> Plan | None:
+    """Return the plan as it was fitted into this very budget in an earlier call, if it was."""
+    if not (folder / "records.sqlite").is_file():
+        return None
+    with Store.open(folder) as store:
+        owner, planned = store.meta("plan"), json.loads(store.meta("planned") or "{}")
+    if owner != plan.identity or planned.get("budget") != budget:
+        return None
+    return replace(plan, limits=tuple(planned["targets"]), budget=budget)
 
 
 def _claim(store: Store, plan: Plan, command: str) -> None:
@@ -90,4 +105,4 @@ def _prepare(store: Store, plan: Plan) -> None:
 
 
 def _finished(plan: Plan, unit: Unit, done: frozenset[str]) -> bool:
-    return all(t.key in done for attack in plan.attacks_on(unit) for t in plan.trials(unit, attack))
+    return plan.keys(unit) <= done

@@ -87,6 +87,15 @@ class Bracket:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A setting of which only ``run`` of ``of`` targets were planned, to fit a budget."""
+
+    setting: str
+    run: int
+    of: int
+
+
+@dataclass(frozen=True)
 class Summary:
     """Everything that a decision needs of a run."""
 
@@ -102,6 +111,8 @@ class Summary:
     rows: tuple[Row, ...]
     settings: tuple[dict[str, Any], ...]
     versions: dict[str, str]
+    budget: str = ""
+    left_out: tuple[LeftOut, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
@@ -112,15 +123,20 @@ def summarise(store: Store) -> Summary:
     """Summarise whatever a run folder holds, finished or not."""
     records, facts = store.records(), store.facts()
     config = json.loads(store.meta("config") or "{}")
-    rows, brackets = [], []
+    noted = json.loads(store.meta("planned") or "{}")
+    limits = _limits(config, noted)
+    rows, brackets, left_out = [], [], []
     for name, fact in facts.items():
+        planned = limits.get(name, int(fact["targets"]))
+        if planned < int(fact["targets"]):
+            left_out.append(LeftOut(name, planned, int(fact["targets"])))
         mine = [r for r in records if r.trial.setting == name]
         attacks = dict.fromkeys(r.trial.attack for r in mine)
         own = [
             _row(name, attack, [r for r in mine if r.trial.attack == attack]) for attack in attacks
         ]
         rows += own
-        brackets.append(_bracket(fact, own, mine))
+        brackets.append(_bracket(fact, own, mine, planned))
     expected = int(store.meta("expected_trials") or 0)
     audit = config.get("audit", {})
     return Summary(
@@ -136,7 +152,15 @@ def summarise(store: Store) -> Summary:
         rows=tuple(rows),
         settings=tuple(facts.values()),
         versions=json.loads(store.meta("versions") or "{}"),
+        budget=noted.get("budget", ""),
+        left_out=tuple(left_out),
     )
+
+
+def _limits(config: dict[str, Any], noted: dict[str, Any]) -> dict[str, int]:
+    """Return how many targets of each setting were planned, as far as that is noted."""
+    names = [table["name"] for table in config.get("setting", ())]
+    return dict(zip(names, noted.get("targets", ()), strict=False))
 
 
 def write_summary(summary: Summary, folder: Path) -> Path:
@@ -213,7 +237,9 @@ def _spread(values: Sequence[float | None]) -> Spread | None:
     )
 
 
-def _bracket(fact: dict[str, Any], rows: Sequence[Row], records: Sequence[Record]) -> Bracket:
+def _bracket(
+    fact: dict[str, Any], rows: Sequence[Row], records: Sequence[Record], targets: int
+) -> Bracket:
     attacks = [r for r in rows if not r.baseline and r.success is not None]
     strongest = max(attacks, key=lambda r: r.success.rate if r.success else -1.0, default=None)
     reached = None
@@ -232,6 +258,6 @@ def _bracket(fact: dict[str, Any], rows: Sequence[Row], records: Sequence[Record
         blind=blind,
         ceiling=None if at is None else float(at["gamma"]),
         ceiling_note=fact["bound_note"],
-        targets=int(fact["targets"]),
-        unanswered=int(fact["targets"]) - len(answered),
+        targets=targets,
+        unanswered=max(0, targets - len(answered)),
     )

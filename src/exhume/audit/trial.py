@@ -34,20 +34,41 @@ class Batch:
 
 
 def run_unit(plan: Plan, unit: Unit, done: frozenset[str]) -> list[Batch]:
-    """Publish the unit's releases once and run every attack on them that isn't done yet."""
+    """Publish the unit's releases once and run every attack on those that it isn't done with."""
     with one_thread():
         setting = plan.setting(unit.setting)
-        pairs = [(attack, plan.trials(unit, attack)) for attack in plan.attacks_on(unit)]
-        todo = [(a, trials) for a, trials in pairs if any(t.key not in done for t in trials)]
-        if not todo:
-            return []
-        releases = setting.releases(setting.groups(unit.targets), plan.config.audit.seed)
-        return [
-            _run_attack(plan, setting, unit, attack, trials, releases) for attack, trials in todo
+        groups = setting.groups(unit.targets)
+        todo = [
+            (attack, _left(plan, unit, attack, groups, done)) for attack in plan.attacks_on(unit)
         ]
+        wanted = sorted({place for _, places in todo for place in places})
+        if not wanted:
+            return []
+        made = setting.releases([groups[i] for i in wanted], plan.config.audit.seed)
+        releases = dict(zip(wanted, made, strict=True))
+        found = []
+        for attack, places in todo:
+            targets = tuple(target for place in places for target in groups[place])
+            part = Unit(unit.setting, targets)
+            trials, seen = plan.trials(part, attack), [releases[place] for place in places]
+            if trials:
+                found.append(run_attack(plan, setting, part, attack, trials, seen))
+        return found
 
 
-def _run_attack(
+def _left(
+    plan: Plan,
+    unit: Unit,
+    attack: Attack,
+    groups: Sequence[tuple[int, ...]],
+    done: frozenset[str],
+) -> list[int]:
+    """Return the releases of a unit that an attack isn't done with."""
+    undone = {t.target for t in plan.trials(unit, attack) if t.key not in done}
+    return [place for place, group in enumerate(groups) if undone.intersection(group)]
+
+
+def run_attack(
     plan: Plan,
     setting: Setting,
     unit: Unit,
@@ -55,6 +76,7 @@ def _run_attack(
     trials: Sequence[Trial],
     releases: Sequence[Release],
 ) -> Batch:
+    """Run one attack on a unit's releases, and score what it leaves."""
     groups = setting.groups(unit.targets)
     knowledge = [setting.knowledge(*group) for group in groups]
     firsts = [trials[unit.targets.index(group[0])] for group in groups]

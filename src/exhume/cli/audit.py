@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from exhume.audit import Bracket, Executor, Summary
+    from exhume.audit import Bracket, Executor, Plan, Summary
     from exhume.config import Config
 
 
@@ -41,6 +41,13 @@ def audit(
     address: Annotated[
         str | None,
         typer.Option(help="The Ray cluster, as host:port; else a private one (local)."),
+    ] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Say what it will take, and stop.")
+    ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Run as many targets as fit a time, such as 30m or 1h30m."),
     ] = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Leave records' pictures and values out of the report.")
@@ -70,7 +77,13 @@ def audit(
     _admit_code(config, file, trusted=trust_code)
     plan = make_plan(config)
     crew = _executor(executor, workers, address, len(plan.units()))
-    command = shlex.join(["exhume", *sys.argv[1:]])
+    try:
+        ready = _ready(plan, out, crew, budget, plan_only, quiet)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if ready is None:
+        return
+    plan, command = ready, shlex.join(["exhume", *sys.argv[1:]])
     try:
         with _progress(quiet) as tell:
             summary = run(plan, out, crew, command=command, progress=tell)
@@ -115,6 +128,29 @@ def _admit_code(config: Config, file: Path | None, *, trusted: bool) -> None:
         sys.path.insert(0, str(file.resolve().parent))
 
 
+def _ready(
+    plan: Plan, out: Path, crew: Executor, budget: str | None, only: bool, quiet: bool
+) -> Plan | None:
+    """Return what to run: what fits the budget; None where only the plan was asked for."""
+    from exhume.cli.planning import estimated, show_estimate, show_left_out, within
+
+    if budget is None and not only:
+        return plan
+    with _progress(quiet, "calibrating") as tell:
+        if budget is not None:
+            plan, estimate = within(plan, out, crew, budget, tell)
+        else:
+            estimate = estimated(plan, out, crew, tell)
+    if only and estimate is None:
+        with _progress(quiet, "calibrating") as tell:
+            estimate = estimated(plan, out, crew, tell)
+    if estimate is not None and only:
+        show_estimate(estimate)
+    if budget is not None:
+        show_left_out(plan)
+    return None if only else plan
+
+
 def _executor(who: Who | None, workers: int, address: str | None, units: int) -> Executor:
     import os
 
@@ -134,18 +170,18 @@ def _executor(who: Who | None, workers: int, address: str | None, units: int) ->
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def _progress(quiet: bool, what: str = "trials") -> Iterator[Callable[[int, int], None]]:
     if quiet:
         yield lambda done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     # A bar in a log file is noise, and would stand before the one line of an error.
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("trials", total=None)
+        task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
@@ -161,6 +197,9 @@ def show(summary: Summary) -> None:
         table.add_row(*_cells(bracket))
     console = Console(highlight=False)
     console.print(table)
+    for one in summary.left_out:
+        text = f"left out to fit {summary.budget}: {one.setting} was run on {one.run} of {one.of}"
+        console.print(f"{text} targets", soft_wrap=True)
     console.print(f"reached: targets rebuilt {_within(summary.closeness)}", style="dim")
 
 

@@ -53,6 +53,10 @@ class Executor(ABC):
         the iteration stops the work.
         """
 
+    @abstractmethod
+    def at_once(self) -> int:
+        """Return how many tasks are worked on at the same time."""
+
     @final
     def run(
         self, plan: Plan, units: Sequence[Unit], done: frozenset[str]

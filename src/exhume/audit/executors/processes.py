@@ -31,6 +31,10 @@ class Processes(Executor):
         if self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}")
 
+    def at_once(self) -> int:
+        """Return the number of processes."""
+        return self.workers
+
     def map(
         self,
         work: Callable[[Common, Task], Result],

@@ -61,6 +61,15 @@ class Ray(Executor):
         if find_spec("ray") is None:
             raise InputError(f"Ray is not installed: {_INSTALL}")
 
+    def at_once(self) -> int:
+        """Return what the cluster's CPUs can take just now, or ``workers`` where that is less."""
+        if self.address == LOCAL:
+            return self.workers or _cores()
+        ray = _imported()
+        with self._connection(ray):
+            room = max(1, int(ray.cluster_resources().get("CPU", 0.0) / self.cpus))
+        return min(self.workers or room, room)
+
     def map(
         self,
         work: Callable[[Common, Task], Result],
@@ -249,7 +258,7 @@ def _private_cluster(ray: ModuleType, executor: Ray) -> Iterator[None]:
     # Ray's sockets lie 65 characters deeper, and their paths must not exceed 107.
     place = tempfile.gettempdir()
     folder = tempfile.mkdtemp(prefix="exhume-ray-", dir=place if len(place) < 22 else "/tmp")
-    count = executor.workers or len(os.sched_getaffinity(0))
+    count = executor.workers or _cores()
     # Elsewhere Ray keeps to the loopback address by itself.
     own = "127.0.0.2" if sys.platform == "linux" else None
     before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
@@ -273,6 +282,10 @@ def _private_cluster(ray: ModuleType, executor: Ray) -> Iterator[None]:
             if value is not None:
                 os.environ[name] = value
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 @lru_cache(maxsize=1)

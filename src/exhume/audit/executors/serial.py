@@ -12,6 +12,10 @@ from exhume.audit.executors.base import Common, Executor, Result, Task
 class Serial(Executor):
     """One task after the other, here."""
 
+    def at_once(self) -> int:
+        """Return one."""
+        return 1
+
     def map(
         self,
         work: Callable[[Common, Task], Result],

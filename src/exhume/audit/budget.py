@@ -1,0 +1,127 @@
+"""Fitting a plan into a time: fewer targets of every setting alike, nothing left out in silence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from exhume.audit.costs import Cell, Estimate
+from exhume.audit.plan import Plan, Unit
+from exhume.errors import InputError
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A time for an audit, as it was asked for.
+
+    >>> Budget("1h30m").seconds
+    5400.0
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not self._parts() or not 0 < self.seconds < float("inf"):
+            raise InputError(f"a budget is a time such as 90s, 30m, 1h30m or 2d, got {self.text!r}")
+
+    @property
+    def seconds(self) -> float:
+        """The time in seconds."""
+        return sum(float(number) * _UNITS[unit] for number, unit in self._parts())
+
+    def _parts(self) -> list[tuple[str, str]]:
+        text = re.sub(r"\s+", "", self.text.lower())
+        part = r"(\d+(?:\.\d+)?)([smhd])"
+        return re.findall(part, text) if re.fullmatch(f"(?:{part})+", text) else []
+
+
+def spelled(seconds: float) -> str:
+    """Return a time as people say it.
+
+    >>> spelled(0.034), spelled(75), spelled(5400), spelled(200_000)
+    ('0.034 s', '1 min 15 s', '1 h 30 min', '2 d 7 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    sizes = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    rest = round(seconds)
+    parts: list[str] = []
+    for name, size in sizes:
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count} {name}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part)
+
+
+def fitted(estimate: Estimate, budget: Budget, *, spent: float = 0.0) -> Plan:
+    """Return the plan with as many targets a setting as fit what is left of a budget.
+
+    Every setting keeps the same share of its targets, at least one release, and whatever of it is
+    done already.
+    """
+    available = budget.seconds - spent
+    least = _limited(estimate, 0.0)
+    if _seconds(estimate, least) > available:
+        raise InputError(_too_small(estimate, least, budget, spent))
+    low, high = 0.0, 1.0
+    if _seconds(estimate, _limited(estimate, 1.0)) <= available:
+        low = 1.0
+    for _ in range(_STEPS if low < 1.0 else 0):
+        middle = (low + high) / 2
+        fits = _seconds(estimate, _limited(estimate, middle)) <= available
+        low, high = (middle, high) if fits else (low, middle)
+    limits = _limited(estimate, low)
+    return replace(estimate.plan, limits=limits, budget=budget.text)
+
+
+def _limited(estimate: Estimate, share: float) -> tuple[int, ...]:
+    """Return how many targets of each setting a share of them comes to, in whole releases."""
+    plan, limits = replace(estimate.plan, limits=()), []
+    for index, table in enumerate(plan.config.setting):
+        whole, batch = plan.targets(index), table.batch or 1
+        count = int(share * whole) // batch * batch
+        limits.append(min(whole, max(count, batch, _begun(estimate, index))))
+    return tuple(limits)
+
+
+def _begun(estimate: Estimate, index: int) -> int:
+    """Return how many targets, from the first on, some attack has been tried on."""
+    if not estimate.done:
+        return 0
+    plan = replace(estimate.plan, limits=())
+    unit = Unit(index, tuple(range(plan.targets(index))))
+    found = [
+        trial.target + 1
+        for attack in plan.attacks_on(unit)
+        for trial in plan.trials(unit, attack)
+        if trial.key in estimate.done
+    ]
+    return max(found, default=0)
+
+
+def _seconds(estimate: Estimate, limits: tuple[int, ...]) -> float:
+    return replace(estimate, plan=replace(estimate.plan, limits=limits)).total()
+
+
+def _too_small(estimate: Estimate, least: tuple[int, ...], budget: Budget, spent: float) -> str:
+    smallest = replace(estimate, plan=replace(estimate.plan, limits=least))
+    dearest = max(smallest.costs, key=smallest.seconds)
+    if spent > budget.seconds:
+        return f"a budget of {budget.text} is too small: its calibration took {spelled(spent)}"
+    need = spelled(smallest.total() + spent)
+    return (
+        f"a budget of {budget.text} is too small: one release of every setting takes about {need}, "
+        f"of which {spelled(smallest.seconds(dearest))} go to {_named(estimate.plan, dearest)}; "
+        "give more time, or leave that out"
+    )
+
+
+def _named(plan: Plan, cell: Cell) -> str:
+    name = plan.config.setting[cell.setting].name
+    what = "the preparation" if cell.attack is None else plan.attacks[cell.attack].name
+    return f"{what} on setting {name!r}"
