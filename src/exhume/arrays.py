@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -13,6 +14,14 @@ from exhume.errors import InputError
 
 Array: TypeAlias = NDArray[Any]
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
+
+
+def _rebuilt(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(content)
+
+
+# Read-only mappings go to other processes as any data does, which Python has no way for by itself.
+copyreg.pickle(MappingProxyType, lambda mapping: (_rebuilt, (dict(mapping),)))
 
 
 def frozen(values: ArrayLike, dtype: Any = None) -> Array:

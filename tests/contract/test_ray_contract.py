@@ -10,6 +10,8 @@ import pytest
 from tests.audit import small
 from tests.contract.executor import ExecutorContract, outcome
 from tests.contract.ray_nodes import Nodes, nodes
+from tests.shadows import small_network as shadows
+from tests.shadows.test_shared_training import ordered, same_by
 
 from exhume.audit import Ray
 from exhume.audit.trial import run_unit
@@ -56,6 +58,9 @@ class TestRay(ExecutorContract):
         assert sorted(unit.targets[0] for unit, _ in ran) == [0, 16, 32, 48, 64, 80]
         by_hand = [(u, run_unit(plan, u, frozenset())) for u in plan.units()]
         small.same(outcome(ran), outcome(by_hand))
+
+    def test_shadow_models_are_the_same_bit_for_bit(self) -> None:
+        same_by(self.executor, ordered(shadows.training()))
 
     def test_another_cluster_is_refused_while_connected(self, cluster: Nodes) -> None:
         with pytest.raises(InputError, match=f"connected to the Ray cluster at {cluster.address}"):

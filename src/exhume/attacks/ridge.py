@@ -15,7 +15,7 @@ from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
 from exhume.release import Release
-from exhume.shadows import order_for
+from exhume.shadows import Order, order_for
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,17 @@ class Ridge(Attack):
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Say what is missing to train shadow models, or what doesn't fit."""
-        found = order_for(release, knowledge, layers=self.layers, most=self.shadows)
+        found = self.order(release, knowledge)
         return found if isinstance(found, str) else None
+
+    def order(self, release: Release, knowledge: Knowledge) -> Order | str:
+        """Return which shadow models to train, or the reason why there can be none."""
+        return order_for(release, knowledge, layers=self.layers, most=self.shadows)
 
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        order = order_for(release, knowledge, layers=self.layers, most=self.shadows)
+        order = self.order(release, knowledge)
         assert not isinstance(order, str)
         label_known = knowledge.labels is not None and order.training.classes is not None
         try:

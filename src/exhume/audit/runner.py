@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import exhume
+from exhume.audit.ahead import train_shadows
 from exhume.audit.executors import Executor
 from exhume.audit.facts import measure
 from exhume.audit.plan import Plan, Unit
@@ -44,6 +45,7 @@ def run(
         _prepare(store, plan)
         done = frozenset(store.keys())
         todo = [unit for unit in units if not _finished(plan, unit, done)]
+        train_shadows(plan, todo, done, executor)
         for _, batches in executor.run(plan, todo, done):
             for batch in batches:
                 store.save_arrays(batch.artefact, batch.arrays)

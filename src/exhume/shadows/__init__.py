@@ -1,7 +1,17 @@
 """Shadow models, and the cache that keeps them between runs."""
 
 from exhume.shadows.cache import Cache, user_cache
-from exhume.shadows.order import Order, order_for
-from exhume.shadows.shadow_set import ShadowSet, filled, shadows_of
+from exhume.shadows.order import Order, OrdersShadows, order_for
+from exhume.shadows.shadow_set import ShadowSet, filled, shadows_of, train_ahead
 
-__all__ = ["Cache", "Order", "ShadowSet", "filled", "order_for", "shadows_of", "user_cache"]
+__all__ = [
+    "Cache",
+    "Order",
+    "OrdersShadows",
+    "ShadowSet",
+    "filled",
+    "order_for",
+    "shadows_of",
+    "train_ahead",
+    "user_cache",
+]

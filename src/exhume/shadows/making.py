@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -142,6 +142,20 @@ class Published(Maker):
 def maker_for(order: Order) -> Maker:
     """Return the fastest way to fill an order."""
     return Repeated(order) if order.repeatable else Published(order)
+
+
+def train_chunk(order: Order, chunk: tuple[Records, str]) -> Array:
+    """Train the models of one chunk, its targets and its name, in whatever process this is."""
+    from exhume.audit.threads import one_thread
+
+    targets, name = chunk
+    with one_thread():
+        return _own_maker(order).rows(targets, name)
+
+
+@lru_cache(maxsize=1)
+def _own_maker(order: Order) -> Maker:
+    return maker_for(order)
 
 
 def _answers(training: Training, asked: Answers, theta: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -77,6 +77,14 @@ class Order:
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+
+@runtime_checkable
+class OrdersShadows(Protocol):
+    """An attack that learns from shadow models, which may be trained before it runs."""
+
+    def order(self, release: Release, knowledge: Knowledge) -> Order | str:
+        """Return the order that goes with a release, or the reason why there can be none."""
 
 
 def order_for(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +14,11 @@ from exhume.records import Records
 from exhume.release import Release
 from exhume.shadows.cache import Cache, shelf_name, user_cache
 from exhume.shadows.fingerprint import fingerprint
-from exhume.shadows.making import Maker, maker_for
+from exhume.shadows.making import Maker, maker_for, train_chunk
 from exhume.shadows.order import FEWEST, Order
+
+if TYPE_CHECKING:
+    from exhume.audit.executors import Executor
 
 CHUNK = 64
 """Shadow models are trained, kept and shared between processes this many at a time."""
@@ -78,20 +82,21 @@ def shadows_of(order: Order) -> ShadowSet:
     return filled(order, user_cache())
 
 
-def filled(order: Order, cache: Cache) -> ShadowSet:
+def filled(order: Order, cache: Cache, executor: Executor | None = None) -> ShadowSet:
     """Train what the cache doesn't hold, sharing the work with other processes that want it too.
 
-    Chunks that another process is training are left to it, and waited for at the end.
+    An ``executor`` has its own do it, with the same result to the last bit. Chunks that another
+    process is training are left to it, and waited for at the end.
     """
     maker = maker_for(order)
     if not maker.source:
         cache = Cache(None)
     shelf = shelf_name("shadows", maker.source or "0" * 32)
     base = cache.computed(shelf, "base", lambda: {"base": maker.base()}, about="base", wait=True)
-    chunks = [order.targets.take(slice(i, i + CHUNK)) for i in range(0, len(order.targets), CHUNK)]
-    found: dict[int, Array] = {}
+    chunks = _chunks(order)
+    found = {} if executor is None else _shared_out(order, cache, shelf, executor)
     for wait in (False, True):
-        for i, targets in enumerate(chunks):
+        for i, (targets, _) in enumerate(chunks):
             rows = None if i in found else _rows(maker, targets, cache, shelf, wait=wait)
             if rows is not None:
                 found[i] = rows
@@ -99,12 +104,46 @@ def filled(order: Order, cache: Cache) -> ShadowSet:
     return _gathered(order, maker, found, base["base"], cache.problem)
 
 
+def train_ahead(order: Order, cache: Cache, executor: Executor) -> int:
+    """Have an executor train what the cache doesn't hold, and keep it; return how many models.
+
+    Nothing is trained where it could not be kept.
+    """
+    source = maker_for(order).source
+    if cache.folder is None or not source:
+        return 0
+    found = _shared_out(order, cache, shelf_name("shadows", source), executor)
+    return sum(len(rows) for rows in found.values())
+
+
+def _chunks(order: Order) -> list[tuple[Records, str]]:
+    """Return the targets that are trained together, and the name that their models go by."""
+    parts = [order.targets.take(slice(i, i + CHUNK)) for i in range(0, len(order.targets), CHUNK)]
+    return [(part, fingerprint(part)[:40]) for part in parts]
+
+
+def _shared_out(order: Order, cache: Cache, shelf: str, executor: Executor) -> dict[int, Array]:
+    """Return the rows of chunks that weren't kept yet, by their places."""
+    todo = [
+        (i, chunk) for i, chunk in enumerate(_chunks(order)) if cache.load(shelf, chunk[1]) is None
+    ]
+    found = {}
+    for place, rows in executor.map(train_chunk, order, [chunk for _, chunk in todo]):
+        i, (targets, name) = todo[place]
+        cache.keep(shelf, name, {"rows": rows}, about=_about(targets))
+        found[i] = rows
+    return found
+
+
+def _about(targets: Records) -> str:
+    return f"{len(targets)} shadow models"
+
+
 def _rows(maker: Maker, targets: Records, cache: Cache, shelf: str, *, wait: bool) -> Array | None:
     """Return one chunk's rows, or None while another process is training them."""
     name = fingerprint(targets)[:40]
-    about = f"{len(targets)} shadow models"
     found = cache.computed(
-        shelf, name, lambda: {"rows": maker.rows(targets, name)}, about=about, wait=wait
+        shelf, name, lambda: {"rows": maker.rows(targets, name)}, about=_about(targets), wait=wait
     )
     return None if found is None else found["rows"]
 

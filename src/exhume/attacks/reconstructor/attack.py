@@ -61,8 +61,12 @@ class Reconstructor(Attack):
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Say what is missing to train shadow models, or what doesn't fit."""
-        found = order_for(release, knowledge, layers=self.layers, most=self.shadows)
+        found = self.order(release, knowledge)
         return found if isinstance(found, str) else None
+
+    def order(self, release: Release, knowledge: Knowledge) -> Order | str:
+        """Return which shadow models to train, or the reason why there can be none."""
+        return order_for(release, knowledge, layers=self.layers, most=self.shadows)
 
     def fitting(self, shadows: ShadowSet, value_range: Range | None) -> Fitting:
         """Return the settings in full, as they are for these shadow models."""
@@ -89,7 +93,7 @@ class Reconstructor(Attack):
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        order = order_for(release, knowledge, layers=self.layers, most=self.shadows)
+        order = self.order(release, knowledge)
         assert not isinstance(order, str)
         try:
             taught = taught_by(order, self, knowledge.value_range)

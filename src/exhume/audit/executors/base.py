@@ -57,6 +57,11 @@ class Executor(ABC):
     def at_once(self) -> int:
         """Return how many tasks are worked on at the same time."""
 
+    @property
+    @abstractmethod
+    def shares_files(self) -> bool:
+        """Whether several workers find in the cache what one of them, or this process, keeps."""
+
     @final
     def run(
         self, plan: Plan, units: Sequence[Unit], done: frozenset[str]

@@ -35,6 +35,11 @@ class Processes(Executor):
         """Return the number of processes."""
         return self.workers
 
+    @property
+    def shares_files(self) -> bool:
+        """They all do."""
+        return self.workers > 1
+
     def map(
         self,
         work: Callable[[Common, Task], Result],

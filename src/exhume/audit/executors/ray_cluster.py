@@ -70,6 +70,11 @@ class Ray(Executor):
             room = max(1, int(ray.cluster_resources().get("CPU", 0.0) / self.cpus))
         return min(self.workers or room, room)
 
+    @property
+    def shares_files(self) -> bool:
+        """On one machine they do; on several where a folder for all of them is named."""
+        return self.address == LOCAL or "EXHUME_CACHE" in os.environ
+
     def map(
         self,
         work: Callable[[Common, Task], Result],

@@ -16,6 +16,11 @@ class Serial(Executor):
         """Return one."""
         return 1
 
+    @property
+    def shares_files(self) -> bool:
+        """There are no several workers."""
+        return False
+
     def map(
         self,
         work: Callable[[Common, Task], Result],
