@@ -1,0 +1,91 @@
+"""A released network with one hidden layer of ReLUs, as the weights-only attacks read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exhume.arrays import FloatArray
+from exhume.knowledge import Knowledge
+from exhume.models.base import Activation
+from exhume.models.mlp import MLP
+from exhume.models.two_layer import TwoLayer
+from exhume.release import Release, Weights
+from exhume.training.network import Training
+from exhume.training.stationary import CENTRE, Stationary
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenLayer:
+    """x̄ = (x − centre, 1) → A·relu(W x̄) + c.
+
+    ``first`` is W (h, d + 1) with the bias in its last column, ``output`` A (outputs, h),
+    ``output_bias`` c (outputs,) or None, ``centre`` (d,).
+    """
+
+    first: FloatArray
+    output: FloatArray
+    output_bias: FloatArray | None
+    centre: FloatArray
+    classes: int
+
+    def scores(self, x: FloatArray) -> FloatArray:
+        """Return the scores (n, outputs) of records (n, d)."""
+        inside = np.column_stack([x - self.centre, np.ones(len(x))]) @ self.first.T
+        scores = np.maximum(inside, 0.0) @ self.output.T
+        return np.asarray(scores if self.output_bias is None else scores + self.output_bias)
+
+
+def read(release: Release, knowledge: Knowledge) -> HiddenLayer | str:
+    """Return the network, or why these attacks can't read it."""
+    if not isinstance(release, Weights):
+        return f"it reads weights, not a release of the kind {type(release).__name__}"
+    training = knowledge.training
+    if not isinstance(training, Stationary | Training):
+        return "the architecture must be known (knowledge.training)"
+    network = training.network
+    names = _names(network)
+    if isinstance(names, str):
+        return names
+    shapes = network.parameter_shapes()
+    for name, shape in shapes.items():
+        if name not in release.parameters:
+            return f"there is no parameter {name!r} (shape {shape}) in the release"
+        if release.parameters[name].shape != shape:
+            return f"{name!r} has shape {release.parameters[name].shape}, expected {shape}"
+    if names.hidden_bias not in shapes:
+        return "the first layer has no bias, and that is what fixes a record's scale"
+    size = int(np.prod(knowledge.record_shape))
+    centre = np.asarray(release.parameters.get(CENTRE, np.zeros(size)), dtype=np.float64).ravel()
+    if shapes[names.hidden][1] != size or len(centre) != size:
+        return f"a record has {size} values, the first layer {shapes[names.hidden][1]} inputs"
+    values = {n: np.asarray(release.parameters[n], dtype=np.float64) for n in shapes}
+    return HiddenLayer(
+        np.column_stack([values[names.hidden], values[names.hidden_bias]]),
+        values[names.output],
+        values.get(names.output_bias),
+        centre,
+        1 if training.classes is None else len(training.classes),
+    )
+
+
+@dataclass(frozen=True)
+class _Names:
+    hidden: str
+    hidden_bias: str
+    output: str
+    output_bias: str
+
+
+def _names(network: object) -> _Names | str:
+    """Return the parameters' names of a network with one hidden layer of ReLUs."""
+    if isinstance(network, TwoLayer):
+        names = _Names("hidden.weight", "hidden.bias", "output.weight", "output.bias")
+    elif isinstance(network, MLP) and len(network.hidden) == 1:
+        names = _Names("1.weight", "1.bias", "3.weight", "3.bias")
+    else:
+        return "the network must have exactly one hidden layer"
+    if network.activation is not Activation.RELU:
+        return f"the hidden layer must be of ReLUs, not {network.activation.value}"
+    return names

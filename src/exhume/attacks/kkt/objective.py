@@ -1,0 +1,84 @@
+"""The stationarity condition as a function of candidates, with its gradient written out.
+
+At a minimum of Σ loss + decay, θ = Σᵢ Σₖ Cᵢₖ ∇fₖ(xᵢ) with Cᵢₖ = −∂lossᵢ/∂fₖ over the decay: Haim et
+al. 2022 for two classes (C = λy), Buzaglo et al. 2023 for more. For one hidden layer this reads
+
+    W = Σᵢ (CᵢA ∘ 1[W x̄ᵢ > 0])ᵀ x̄ᵢᵀ,    A = Σᵢ Cᵢᵀ relu(W x̄ᵢ)ᵀ,    c = Σᵢ Cᵢ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from exhume.attacks.kkt.network import HiddenLayer
+from exhume.attacks.kkt.span import Span
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """The squared residual of each restart (B,), and its gradients in q (B, m, r), ρ (B, m)."""
+
+    value: Tensor
+    q: Tensor
+    rho: Tensor
+
+
+class Stationarity:
+    """‖θ − Σ C ∇f‖² in the coordinates of a span, for a batch of restarts at once.
+
+    Errors along weak directions of W count more than their size: direction k is weighted by
+    (1 + sₖ / ``level``)^(−1/2), ``level`` being a share of the largest singular value.
+    """
+
+    def __init__(self, network: HiddenLayer, span: Span, *, level: float = 0.005) -> None:
+        dtype = span.basis.dtype
+        self.first = torch.tensor(network.first, dtype=dtype) @ span.basis.T
+        self.output = torch.tensor(network.output, dtype=dtype)
+        bias = network.output_bias
+        self.output_bias = None if bias is None else torch.tensor(bias, dtype=dtype)
+        weight = (1.0 + span.singular / (level * span.singular[0])).rsqrt()
+        self.weight = weight / weight[0]
+        self.size = float((self.first * self.weight).square().sum() + self.output.square().sum())
+
+    def directions(self, q: Tensor, classes: Tensor) -> Tensor:
+        """Return Cᵢ / λᵢ (..., m, outputs): ±1, or the class against the others it competes with.
+
+        For cross-entropy it is e_y − π, π the softmax over the other classes: Buzaglo et al.'s
+        f_y − max of the others where one of them leads.
+        """
+        if len(self.output) == 1:
+            return (2.0 * classes.to(q.dtype) - 1.0)[:, None].expand(*q.shape[:-1], 1)
+        scores = (q @ self.first.T).relu() @ self.output.T
+        if self.output_bias is not None:
+            scores = scores + self.output_bias
+        own = torch.nn.functional.one_hot(classes, len(self.output)).to(q.dtype)
+        others = (scores - 1e9 * own).softmax(dim=-1)
+        return own - others
+
+    def evaluate(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor | float) -> Gradients:
+        """Return value and gradients at coordinates ``q`` (B, m, r), multipliers exp(``rho``).
+
+        A ReLU's derivative is sigmoid(``slope``·z), so that records can cross a kink.
+        """
+        c = rho.exp()[..., None] * self.directions(q, classes)
+        z = q @ self.first.T
+        s, relu = torch.sigmoid(slope * z), z.relu()
+        back = c @ self.output
+        m = s * back
+        qw = q * self.weight
+        e = self.first * self.weight - m.transpose(1, 2) @ qw
+        e_output = self.output - c.transpose(1, 2) @ relu
+        value = e.square().sum((1, 2)) + e_output.square().sum((1, 2))
+        dm = -2.0 * qw @ e.transpose(1, 2)
+        through = dm * s
+        dc = through @ self.output.T - 2.0 * relu @ e_output.transpose(1, 2)
+        if self.output_bias is not None:
+            e_bias = self.output_bias - c.sum(1)
+            value = value + e_bias.square().sum(1)
+            dc = dc - 2.0 * e_bias[:, None]
+        dz = through * back * (1.0 - s) * slope - 2.0 * (c @ e_output) * s
+        dq = -2.0 * (m @ e) * self.weight + dz @ self.first
+        return Gradients(value, dq, (dc * c).sum(-1))
