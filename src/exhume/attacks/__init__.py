@@ -14,6 +14,7 @@ from exhume.attacks.matching import (
     GenerativePrior,
     LiuMatching,
 )
+from exhume.attacks.portfolio import Portfolio
 from exhume.attacks.reconstructor import Reconstructor
 from exhume.attacks.ridge import Ridge
 from exhume.attacks.scaler import ScalerMoments
@@ -34,6 +35,7 @@ __all__ = [
     "Imprint",
     "LiuMatching",
     "Oblivious",
+    "Portfolio",
     "Reconstructor",
     "Ridge",
     "ScalerMoments",

@@ -29,6 +29,7 @@ def known_attacks() -> tuple[Attack, ...]:
         attacks.BatchNormMatching(),
         attacks.LiuMatching(),
         attacks.GenerativePrior(),
+        attacks.Portfolio(),
         attacks.Oblivious(),
         attacks.ConditionalGuess(),
     )

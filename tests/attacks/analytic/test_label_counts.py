@@ -106,6 +106,14 @@ class TestBatches:
         assert found.confidence <= 0.5
 
 
+def test_an_absurd_gradient_has_as_many_labels_as_any() -> None:
+    """1e12 times too large: still one label a record, at once."""
+    step = image_step(16)
+    release = step.publish(image_batch(4), rng=np.random.default_rng(0))
+    absurd = Gradient({n: 1e12 * a for n, a in release.gradients.items()}, 4)
+    assert len(infer_labels(absurd, known(step), rng=np.random.default_rng(0)).labels) == 4
+
+
 class TestRefusals:
     step = image_step(16)
 

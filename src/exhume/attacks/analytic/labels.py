@@ -81,6 +81,8 @@ def _labels(
     classes: tuple[Label, ...], estimates: FloatArray, total: int, confidence: float
 ) -> Labels:
     """Round by the largest remainders, so that the counts add up to the batch."""
+    # A gradient of an absurd size asks for more records of a class than there are of all.
+    estimates = np.clip(np.nan_to_num(estimates), -float(total), float(total))
     counts = np.maximum(np.floor(estimates), 0.0).astype(np.int64)
     for _ in range(abs(total - int(counts.sum()))):
         if counts.sum() < total:
