@@ -1,0 +1,101 @@
+"""The lower level for an affine classifier, solved exactly: Newton, and Woodbury for the Hessian.
+
+θ(x) minimises mean softplus(−yᵢ(⟨xᵢ, w⟩ + b)) + (decay / 2)·‖(w, b)‖².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from exhume.arrays import FloatArray
+from exhume.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class AffineLevel:
+    """Training an affine classifier with labels ``signs`` (n,) in {−1, 1}, n records at most few.
+
+    All work is done among the n records: d × d matrices never appear.
+    """
+
+    signs: FloatArray
+    decay: float
+
+    def __post_init__(self) -> None:
+        if not self.decay > 0:
+            raise InputError(f"the weight decay must be positive, got {self.decay}")
+
+    def train(self, x: FloatArray, start: FloatArray | None = None) -> FloatArray:
+        """Return the minimiser (d + 1,) for records ``x`` (n, d), to rounding error."""
+        design = _with_ones(x)
+        gram = design @ design.T
+        # θ = designᵀ a at the minimum, so that Newton's method runs among the records.
+        a = np.zeros(len(x)) if start is None else self._dual(design, start)
+        for _ in range(100):
+            scores = gram @ a
+            slope, curvature = self._derivatives(scores)
+            residual = slope + self.decay * a
+            system = curvature[:, None] * gram + self.decay * np.eye(len(x))
+            step = np.linalg.solve(system, residual)
+            a = a - self._damped(gram, a, step) * step
+            if np.linalg.norm(step) <= 1e-14 * (1.0 + np.linalg.norm(a)):
+                break
+        return np.asarray(design.T @ a)
+
+    def hypergradient(
+        self, x: FloatArray, theta: FloatArray, target: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Return ‖θ − θ*‖² and its gradient in ``x`` (n, d), θ being ``train(x)``.
+
+        The implicit function theorem: dE/dx = −∂ₓ⟨∇_θ loss, p⟩ with H p = 2(θ − θ*).
+        """
+        design = _with_ones(x)
+        gap = theta - target
+        p = self._inverse_hessian(design, theta, 2.0 * gap)
+        scores = design @ theta
+        slope, curvature = self._derivatives(scores)
+        along = design @ p
+        gradient = -(
+            slope[:, None] * p[None, :-1] + (curvature * along)[:, None] * theta[None, :-1]
+        )
+        return float(gap @ gap), gradient
+
+    def _inverse_hessian(
+        self, design: FloatArray, theta: FloatArray, right: FloatArray
+    ) -> FloatArray:
+        """Solve (designᵀ C design + decay) p = right by Woodbury's identity."""
+        curvature = self._derivatives(design @ theta)[1]
+        inner = self.decay * np.eye(len(design)) + curvature[:, None] * (design @ design.T)
+        correction = np.linalg.solve(inner, curvature * (design @ right))
+        return np.asarray((right - design.T @ correction) / self.decay)
+
+    def _derivatives(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the mean loss's first and second derivative in each score, (n,) twice."""
+        chance = expit(-self.signs * scores)
+        count = len(self.signs)
+        return -self.signs * chance / count, chance * (1.0 - chance) / count
+
+    def _objective(self, gram: FloatArray, a: FloatArray) -> float:
+        scores = gram @ a
+        loss = np.mean(np.logaddexp(0.0, -self.signs * scores))
+        return float(loss + 0.5 * self.decay * a @ scores)
+
+    def _damped(self, gram: FloatArray, a: FloatArray, step: FloatArray) -> float:
+        """Return the largest halving of the step that does not raise the objective."""
+        value, fraction = self._objective(gram, a), 1.0
+        while fraction > 1e-8:
+            if self._objective(gram, a - fraction * step) <= value + 1e-14 * abs(value):
+                return fraction
+            fraction *= 0.5
+        return 0.0
+
+    def _dual(self, design: FloatArray, theta: FloatArray) -> FloatArray:
+        """Return the coefficients that the minimum's condition gives at ``theta``."""
+        return -self._derivatives(design @ theta)[0] / self.decay
+
+
+def _with_ones(x: FloatArray) -> FloatArray:
+    return np.column_stack([x, np.ones(len(x))])
