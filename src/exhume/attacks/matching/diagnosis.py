@@ -14,6 +14,7 @@ from exhume.attacks.matching.core import Problem, Run
 from exhume.attacks.matching.gauss_newton import Products
 from exhume.attacks.matching.normalisation import normalisation_mode
 from exhume.attacks.matching.objectives import batch_norm_distance
+from exhume.attacks.matching.ranges import normalised_inputs
 from exhume.attacks.matching.reading import Reading, problem_of
 from exhume.defences.base import Blurring, Defence
 from exhume.mechanism import Mechanism
@@ -80,6 +81,8 @@ def diagnose(
     products = Products(problem, run.images, run.labels)
     visible, condition = _sensitivity(products, problem, rng, steps)
     contradiction = _contradiction(reading, problem, run, turned, scale)
+    if contradiction is None and residual > 0.5 and not 0.8 < scale < 1.25:
+        contradiction = normalised_inputs(reading, run, run.labels, rng)
     if residual <= NEAR * floor:
         reason, message = Reason.NOTHING, Reason.NOTHING.value
     elif visible <= NEAR * max(floor, 1e-9):
