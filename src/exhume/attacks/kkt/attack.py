@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
+from exhume.arrays import Array
 from exhume.attacks.base import Attack
 from exhume.attacks.kkt.network import HiddenLayer, read
 from exhume.attacks.starts import GaussianStart, Start
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Status
+from exhume.reconstruction import Reconstruction
 from exhume.release import Release
-
-if TYPE_CHECKING:
-    from exhume.attacks.kkt.search import Candidates
-    from exhume.attacks.kkt.span import Span
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,9 @@ class KKT(Attack):
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        import torch
-
         from exhume.attacks.kkt.objective import Stationarity
+        from exhume.attacks.kkt.restarts import merged, restarted
+        from exhume.attacks.kkt.search import Schedule
         from exhume.attacks.kkt.span import span_of
 
         network = read(release, knowledge)
@@ -74,92 +70,23 @@ class KKT(Attack):
         count = record_count(self.records, network, knowledge)
         span = span_of(network, count)
         problem = Stationarity(network, span)
-        labels = candidate_classes(network, knowledge, self.excess * count)
-        with torch.no_grad():
-            ends = [
-                self._search(problem, span, labels, knowledge, pair, turns, rng)
-                for pair, turns in zip(self.slopes, self._turns(), strict=True)
-                if turns
-            ]
-        return self._answer(ends, span, labels, knowledge, problem.size)
+        classes = candidate_classes(network, knowledge, self.excess * count)
+        ends = [
+            restarted(
+                *(problem, span, classes, knowledge),
+                Schedule(self.steps, self.rate, slope=pair, range_penalty=self.range_penalty),
+                *(self.start, self.multipliers, turns, rng),
+                from_centre=self.from_centre,
+            )
+            for pair, turns in zip(self.slopes, self._turns(), strict=True)
+            if turns
+        ]
+        return merged(ends, span, classes, knowledge, problem.size)
 
     def _turns(self) -> list[int]:
         """How many restarts each slope gets."""
         kinds = len(self.slopes)
         return [len(range(i, self.restarts, kinds)) for i in range(kinds)]
-
-    def _search(
-        self,
-        problem: object,
-        span: Span,
-        classes: Array,
-        knowledge: Knowledge,
-        slope: tuple[float, float],
-        restarts: int,
-        rng: np.random.Generator,
-    ) -> Candidates:
-        import torch
-
-        from exhume.attacks.kkt.objective import Stationarity
-        from exhume.attacks.kkt.search import Schedule, search
-
-        assert isinstance(problem, Stationarity)
-        drawn = self.start.draw(restarts * len(classes), knowledge.record_shape, rng)
-        x = torch.tensor(drawn.reshape(restarts, len(classes), -1), dtype=torch.float32)
-        if self.from_centre:
-            x = x + span.centre
-        chances = rng.uniform(*self.multipliers, size=(restarts, len(classes)))
-        return search(
-            problem,
-            span,
-            span.coordinates(x),
-            torch.tensor(np.log(chances), dtype=torch.float32),
-            torch.tensor(classes),
-            Schedule(self.steps, self.rate, slope=slope, range_penalty=self.range_penalty),
-            knowledge.value_range,
-        )
-
-    def _answer(
-        self,
-        ends: list[Candidates],
-        span: Span,
-        classes: Array,
-        knowledge: Knowledge,
-        size: float,
-    ) -> Reconstruction:
-        """Merge the restarts: agreement first, then the multiplier times the record's length."""
-        import torch
-
-        from exhume.attacks.kkt.merging import grouped
-
-        q = torch.cat([end.q for end in ends])
-        values = torch.cat([end.values for end in ends]).numpy() / size
-        records = (q @ span.pixels).numpy().astype(np.float64)
-        multipliers = torch.cat([end.multipliers for end in ends]).numpy()
-        centred = records - span.centre.numpy()
-        pull = (multipliers * np.linalg.norm(centred, axis=2)).ravel()
-        flat = centred.reshape(-1, centred.shape[2])
-        restart = np.repeat(np.arange(len(values)), len(classes))
-        # A restart that ended far above the best one says less.
-        trust = np.repeat(values.min() / np.maximum(values, 1e-30), len(classes))
-        groups = grouped(flat, pull * trust, restart)
-        order = np.lexsort((np.arange(len(groups.members)), -groups.agreement))
-        order = order[: len(classes)]
-        members = groups.members[order]
-        samples = records.reshape(-1, records.shape[2])[members]
-        return Reconstruction(
-            samples.reshape(-1, *knowledge.record_shape),
-            Status.APPROXIMATE,
-            labels=_named(knowledge, np.tile(classes, len(values))[members]),
-            confidence=groups.agreement[order],
-            message="a small residual does not make a candidate real",
-            stats={
-                "residual": float(values.min()),
-                "initial": float(torch.cat([end.initial for end in ends]).min()) / size,
-                "restarts": len(values),
-                "rank": span.rank,
-            },
-        )
 
 
 def record_count(asked: int | None, network: HiddenLayer, knowledge: Knowledge) -> int:
@@ -182,8 +109,3 @@ def candidate_classes(network: HiddenLayer, knowledge: Knowledge, count: int) ->
         known = np.array([names.index(label) for label in knowledge.labels.tolist()])
         return np.asarray(known[np.arange(count) % len(known)])
     return np.arange(count) % classes
-
-
-def _named(knowledge: Knowledge, classes: FloatArray) -> Array | None:
-    names = getattr(knowledge.training, "classes", None)
-    return None if names is None else np.asarray(names)[classes]

@@ -37,6 +37,52 @@ class HiddenLayer:
         return np.asarray(scores if self.output_bias is None else scores + self.output_bias)
 
 
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A network before and after training: ``change`` is what training added to it."""
+
+    initial: HiddenLayer
+    final: HiddenLayer
+
+    @property
+    def change(self) -> HiddenLayer:
+        """The differences of all parameters."""
+        return self._combined(1.0, -1.0)
+
+    @property
+    def middle(self) -> HiddenLayer:
+        """The mean of both: nearer than either to where the training spent its time."""
+        return self._combined(0.5, 0.5)
+
+    def _combined(self, after: float, before: float) -> HiddenLayer:
+        final, initial = self.final, self.initial
+        bias = None
+        if final.output_bias is not None and initial.output_bias is not None:
+            bias = after * final.output_bias + before * initial.output_bias
+        return HiddenLayer(
+            after * final.first + before * initial.first,
+            after * final.output + before * initial.output,
+            bias,
+            final.centre,
+            final.classes,
+        )
+
+
+def read_move(release: Release, knowledge: Knowledge) -> Move | str:
+    """Return the network before and after training, or why it can't be read."""
+    final = read(release, knowledge)
+    if isinstance(final, str):
+        return final
+    if knowledge.initial is None:
+        return "the initial parameters must be known (knowledge.initial)"
+    initial = read(Weights(knowledge.initial), knowledge)
+    if isinstance(initial, str):
+        return f"of the initial parameters: {initial}"
+    if np.array_equal(initial.first, final.first):
+        return "the first layer did not move since the initial parameters"
+    return Move(initial, final)
+
+
 def read(release: Release, knowledge: Knowledge) -> HiddenLayer | str:
     """Return the network, or why these attacks can't read it."""
     if not isinstance(release, Weights):

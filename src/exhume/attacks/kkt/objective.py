@@ -30,18 +30,33 @@ class Stationarity:
     """‖θ − Σ C ∇f‖² in the coordinates of a span, for a batch of restarts at once.
 
     Errors along weak directions of W count more than their size: direction k is weighted by
-    (1 + sₖ / ``level``)^(−1/2), ``level`` being a share of the largest singular value.
+    (1 + sₖ / ``level``)^(−1/2), ``level`` being a share of the largest singular value. θ is the
+    network's own parameters, or ``change``: what training added to them (the linearised regime).
     """
 
-    def __init__(self, network: HiddenLayer, span: Span, *, level: float = 0.005) -> None:
+    def __init__(
+        self,
+        network: HiddenLayer,
+        span: Span,
+        *,
+        level: float = 0.005,
+        change: HiddenLayer | None = None,
+    ) -> None:
         dtype = span.basis.dtype
+        wanted = network if change is None else change
+        self.wanted = torch.tensor(wanted.first, dtype=dtype) @ span.basis.T
+        self.wanted_output = torch.tensor(wanted.output, dtype=dtype)
+        self.wanted_bias = (
+            None if wanted.output_bias is None else torch.tensor(wanted.output_bias, dtype=dtype)
+        )
         self.first = torch.tensor(network.first, dtype=dtype) @ span.basis.T
         self.output = torch.tensor(network.output, dtype=dtype)
         bias = network.output_bias
         self.output_bias = None if bias is None else torch.tensor(bias, dtype=dtype)
         weight = (1.0 + span.singular / (level * span.singular[0])).rsqrt()
         self.weight = weight / weight[0]
-        self.size = float((self.first * self.weight).square().sum() + self.output.square().sum())
+        first = (self.wanted * self.weight).square().sum()
+        self.size = float(first + self.wanted_output.square().sum())
 
     def directions(self, q: Tensor, classes: Tensor) -> Tensor:
         """Return Cᵢ / λᵢ (..., m, outputs): ±1, or the class against the others it competes with.
@@ -69,14 +84,14 @@ class Stationarity:
         back = c @ self.output
         m = s * back
         qw = q * self.weight
-        e = self.first * self.weight - m.transpose(1, 2) @ qw
-        e_output = self.output - c.transpose(1, 2) @ relu
+        e = self.wanted * self.weight - m.transpose(1, 2) @ qw
+        e_output = self.wanted_output - c.transpose(1, 2) @ relu
         value = e.square().sum((1, 2)) + e_output.square().sum((1, 2))
         dm = -2.0 * qw @ e.transpose(1, 2)
         through = dm * s
         dc = through @ self.output.T - 2.0 * relu @ e_output.transpose(1, 2)
-        if self.output_bias is not None:
-            e_bias = self.output_bias - c.sum(1)
+        if self.wanted_bias is not None:
+            e_bias = self.wanted_bias - c.sum(1)
             value = value + e_bias.square().sum(1)
             dc = dc - 2.0 * e_bias[:, None]
         dz = through * back * (1.0 - s) * slope - 2.0 * (c @ e_output) * s

@@ -10,7 +10,7 @@ import numpy as np
 from exhume.arrays import FloatArray
 from exhume.attacks.base import Attack, nothing
 from exhume.attacks.kkt.attack import record_count
-from exhume.attacks.kkt.network import read
+from exhume.attacks.kkt.network import HiddenLayer, read, read_move
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -32,7 +32,9 @@ class RowSpace(Attack):
     Weight decay leaves the rows of W in the span of the training records (the KKT conditions). In
     that span, non-negative vectors with many zeros are rare, and dark backgrounds make pictures
     such vectors: each of ``draws`` random linear forms is held at 1 while the number of lit values
-    is brought down by reweighted least squares. What is found again from other forms comes first.
+    is brought down by reweighted least squares. The fewer lit values, the earlier an end comes.
+    Where the initial parameters are known, W minus its start is read instead of W: its rows lie in
+    the span exactly, whatever the training, as long as nothing but gradients moved them.
     """
 
     records: int | None = None
@@ -50,7 +52,7 @@ class RowSpace(Attack):
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Ask for a network with one hidden layer, and a known value range."""
-        network = read(release, knowledge)
+        network = _read(release, knowledge)
         if isinstance(network, str):
             return network
         if knowledge.value_range is None:
@@ -65,7 +67,7 @@ class RowSpace(Attack):
         from exhume.attacks.kkt.merging import grouped
         from exhume.attacks.kkt.span import span_of
 
-        network = read(release, knowledge)
+        network = _read(release, knowledge)
         assert not isinstance(network, str)
         assert knowledge.value_range is not None
         count = record_count(self.records, network, knowledge)
@@ -100,6 +102,14 @@ class RowSpace(Attack):
                 "largest_group": int(sizes.max()),
             },
         )
+
+
+def _read(release: Release, knowledge: Knowledge) -> HiddenLayer | str:
+    """Return the network, or its change since the initial parameters where these are known."""
+    if knowledge.initial is None:
+        return read(release, knowledge)
+    move = read_move(release, knowledge)
+    return move if isinstance(move, str) else move.change
 
 
 class Cone:

@@ -53,7 +53,10 @@ class Span:
 
 
 def span_of(network: HiddenLayer, records: int, *, dtype: torch.dtype = torch.float32) -> Span:
-    """Return the first ``records`` directions of W, fewer where its numerical rank is lower."""
+    """Return the first ``records`` directions of W, fewer where its numerical rank is lower.
+
+    The change of W since a known initialisation may stand for W: its rows lie in the same span.
+    """
     first = torch.tensor(network.first, dtype=torch.float64)
     _, singular, right = torch.linalg.svd(first, full_matrices=False)
     rank = min(records, int((singular > 1e-6 * singular[0]).sum()))

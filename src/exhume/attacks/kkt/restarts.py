@@ -1,0 +1,80 @@
+"""What the searches on stationarity share: restarts from a start, and one answer out of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from exhume.arrays import Array
+from exhume.attacks.kkt.merging import grouped
+from exhume.attacks.kkt.objective import Stationarity
+from exhume.attacks.kkt.search import Candidates, Schedule, search
+from exhume.attacks.kkt.span import Span
+from exhume.attacks.starts import Start
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Reconstruction, Status
+
+
+@torch.no_grad()
+def restarted(
+    problem: Stationarity,
+    span: Span,
+    classes: Array,
+    knowledge: Knowledge,
+    schedule: Schedule,
+    start: Start,
+    multipliers: tuple[float, float],
+    restarts: int,
+    rng: np.random.Generator,
+    *,
+    from_centre: bool,
+) -> Candidates:
+    """Search from ``restarts`` draws of records and multipliers, all in one batch."""
+    drawn = start.draw(restarts * len(classes), knowledge.record_shape, rng)
+    x = torch.tensor(drawn.reshape(restarts, len(classes), -1), dtype=torch.float32)
+    if from_centre:
+        x = x + span.centre
+    sizes = rng.uniform(*multipliers, size=(restarts, len(classes)))
+    return search(
+        problem,
+        span,
+        span.coordinates(x),
+        torch.tensor(np.log(sizes), dtype=torch.float32),
+        torch.tensor(classes),
+        schedule,
+        knowledge.value_range,
+    )
+
+
+def merged(
+    ends: list[Candidates], span: Span, classes: Array, knowledge: Knowledge, size: float
+) -> Reconstruction:
+    """Merge the restarts: agreement first, then the multiplier times the record's length."""
+    q = torch.cat([end.q for end in ends])
+    values = torch.cat([end.values for end in ends]).numpy() / size
+    records = (q @ span.pixels).numpy().astype(np.float64)
+    multipliers = torch.cat([end.multipliers for end in ends]).numpy()
+    centred = records - span.centre.numpy()
+    pull = (multipliers * np.linalg.norm(centred, axis=2)).ravel()
+    restart = np.repeat(np.arange(len(values)), len(classes))
+    # A restart that ended far above the best one says less.
+    trust = np.repeat(values.min() / np.maximum(values, 1e-30), len(classes))
+    groups = grouped(centred.reshape(-1, centred.shape[2]), pull * trust, restart)
+    order = np.argsort(-groups.agreement, kind="stable")[: len(classes)]
+    members = groups.members[order]
+    samples = records.reshape(-1, records.shape[2])[members]
+    names = getattr(knowledge.training, "classes", None)
+    labels = None if names is None else np.asarray(names)[np.tile(classes, len(values))[members]]
+    return Reconstruction(
+        samples.reshape(-1, *knowledge.record_shape),
+        Status.APPROXIMATE,
+        labels=labels,
+        confidence=groups.agreement[order],
+        message="a small residual does not make a candidate real",
+        stats={
+            "residual": float(values.min()),
+            "initial": float(torch.cat([end.initial for end in ends]).min()) / size,
+            "restarts": len(values),
+            "rank": span.rank,
+        },
+    )

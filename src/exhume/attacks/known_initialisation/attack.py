@@ -1,0 +1,124 @@
+"""Training records from how far the weights moved since a known initialisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from exhume.arrays import Array
+from exhume.attacks.base import Attack
+from exhume.attacks.kkt.attack import candidate_classes
+from exhume.attacks.kkt.network import Move, read_move
+from exhume.attacks.starts import GaussianStart, Start
+from exhume.errors import InputError
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Reconstruction
+from exhume.release import Release
+
+if TYPE_CHECKING:
+    from exhume.attacks.kkt.objective import Stationarity
+    from exhume.attacks.kkt.search import Schedule
+    from exhume.attacks.kkt.span import Span
+
+
+@dataclass(frozen=True)
+class KnownInitialisation(Attack):
+    """Solves θ_T − θ_0 ≈ Σᵢ αᵢ ∇f(xᵢ) for records and coefficients (Loo et al. 2024).
+
+    It holds in the kernel regime: wide networks, small learning rates. The gradients are taken
+    halfway between start and end, and records are sought in the span of the change's rows, where
+    they lie exactly. The coefficients' scale is the one of ``scales`` whose short trial leaves the
+    smallest residual. ``records`` None: as many as labels, or as the change has directions.
+    """
+
+    records: int | None = None
+    excess: int = 2
+    restarts: int = 4
+    steps: int = 3000
+    rate: float = 0.02
+    slope: tuple[float, float] = (50.0, 200.0)
+    scales: tuple[float, ...] = (0.003, 0.01, 0.03)
+    range_penalty: float = 0.1
+    start: Start = field(default_factory=lambda: GaussianStart(0.1, mean=0.5))
+    name: ClassVar[str] = "known-initialisation"
+
+    def __post_init__(self) -> None:
+        for what in ("excess", "restarts", "steps"):
+            if getattr(self, what) < 1:
+                raise InputError(f"{what} must be at least 1, got {getattr(self, what)}")
+        if self.records is not None and self.records < 1:
+            raise InputError(f"records must be at least 1, got {self.records}")
+        if not self.scales or min(self.scales) <= 0:
+            raise InputError(f"scales must be positive numbers, got {self.scales}")
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        """Ask for a network with one hidden layer of ReLUs, before and after training."""
+        move = read_move(release, knowledge)
+        return move if isinstance(move, str) else None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        from exhume.attacks.kkt.objective import Stationarity
+        from exhume.attacks.kkt.restarts import merged, restarted
+        from exhume.attacks.kkt.search import Schedule
+        from exhume.attacks.kkt.span import span_of
+
+        move = read_move(release, knowledge)
+        assert not isinstance(move, str)
+        count = changed_count(self.records, move, knowledge)
+        span = span_of(move.change, count)
+        problem = Stationarity(move.middle, span, change=move.change)
+        classes = candidate_classes(
+            move.final, replace(knowledge, labels=None), self.excess * count
+        )
+        schedule = Schedule(
+            self.steps, self.rate, slope=self.slope, range_penalty=self.range_penalty
+        )
+        scale = self._scale(problem, span, classes, knowledge, schedule, rng)
+        found = restarted(
+            *(problem, span, classes, knowledge, schedule, self.start),
+            *((0.5 * scale, 2.0 * scale), self.restarts, rng),
+            from_centre=False,
+        )
+        answer = merged([found], span, classes, knowledge, problem.size)
+        return replace(answer, stats={**answer.stats, "scale": scale})
+
+    def _scale(
+        self,
+        problem: Stationarity,
+        span: Span,
+        classes: Array,
+        knowledge: Knowledge,
+        schedule: Schedule,
+        rng: np.random.Generator,
+    ) -> float:
+        """Return the scale of coefficients whose short trial leaves the smallest residual."""
+        from exhume.attacks.kkt.restarts import restarted
+
+        if len(self.scales) == 1:
+            return self.scales[0]
+        short = replace(schedule, steps=max(1, self.steps // 10))
+        left = [
+            restarted(
+                *(problem, span, classes, knowledge, short, self.start),
+                *((0.5 * scale, 2.0 * scale), 1, rng),
+                from_centre=False,
+            ).values.min()
+            for scale in self.scales
+        ]
+        return self.scales[int(np.argmin([float(value) for value in left]))]
+
+
+def changed_count(asked: int | None, move: Move, knowledge: Knowledge) -> int:
+    """How many records: asked for, as many as labels, or up to the widest gap of the spectrum."""
+    if asked is not None:
+        return asked
+    if knowledge.labels is not None:
+        return len(knowledge.labels)
+    singular = np.linalg.svd(move.change.first, compute_uv=False)
+    # Whatever lies below rounding is all alike: there is no gap within it.
+    singular = np.maximum(singular, 1e-14 * singular[0])
+    return int(np.argmax(singular[:-1] / singular[1:])) + 1
