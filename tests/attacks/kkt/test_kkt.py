@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from exhume.attacks.kkt import KKT, RowSpace
-from exhume.attacks.kkt.attack import candidate_classes
+from exhume.attacks.kkt.counts import candidate_classes
 from exhume.attacks.kkt.network import read
 from exhume.attacks.kkt.objective import Stationarity
 from exhume.attacks.kkt.search import Schedule, search
@@ -134,7 +134,10 @@ def test_the_rows_of_a_trained_first_layer_span_the_training_records(release, kn
 
 @pytest.mark.parametrize(
     ("attack", "wanted"),
-    [(KKT(records=COUNT, steps=1500, restarts=4), 4), (RowSpace(records=COUNT, draws=400), 6)],
+    [
+        (KKT(records=COUNT, steps=1500, restarts=4, draws=0), 4),
+        (RowSpace(records=COUNT, draws=400), 6),
+    ],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_pictures_come_back_and_strangers_do_not(attack, wanted, release, knowledge, data):
@@ -155,7 +158,13 @@ def test_a_start_at_the_training_records_lowers_the_objective_all_the_same(
     release, knowledge, data
 ):
     attack = KKT(
-        records=COUNT, excess=1, restarts=1, steps=300, start=GivenStart(data.x), from_centre=False
+        records=COUNT,
+        excess=1,
+        restarts=1,
+        steps=300,
+        draws=0,
+        start=GivenStart(data.x),
+        from_centre=False,
     )
     known = replace(knowledge, labels=data.labels)
     found = attack.reconstruct(release, known, rng=0)
@@ -170,7 +179,13 @@ def test_what_it_refuses_it_names(release, knowledge, training):
     smooth = replace(training, network=replace(training.network, activation=Activation.TANH))
     assert "ReLU" in str(KKT().accepts(release, replace(knowledge, training=smooth)))
     assert "range" in str(RowSpace().accepts(release, replace(knowledge, value_range=None)))
-    for settings in ({"excess": 0}, {"multipliers": (0.0, 1.0)}, {"slopes": ()}, {"records": 0}):
+    for settings in (
+        {"excess": 0},
+        {"multipliers": (0.0, 1.0)},
+        {"slopes": ()},
+        {"records": 0},
+        {"draws": -1},
+    ):
         with pytest.raises(InputError):
             KKT(**settings)
     with pytest.raises(InputError, match="draws"):

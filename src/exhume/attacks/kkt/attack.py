@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from exhume.arrays import Array
-from exhume.attacks.base import Attack
+from exhume.attacks.base import Attack, nothing
+from exhume.attacks.kkt.counts import candidate_classes, record_count
 from exhume.attacks.kkt.network import HiddenLayer, read
 from exhume.attacks.starts import GaussianStart, Start
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction
+from exhume.reconstruction import Reconstruction, Status
 from exhume.release import Release
+
+if TYPE_CHECKING:
+    from exhume.attacks.kkt.row_space import Proposals
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,9 @@ class KKT(Attack):
     ``records`` is how many there were (None: as many as there are labels, or as the first layer
     has directions), ``excess`` how many candidates are searched for each. ``restarts`` run in one
     batch, slopes taking turns; what they agree on comes first. Candidates start at the centre
-    plus ``start``. A small residual proves nothing: see ``exhume.authenticity``.
+    plus ``start``. Where the value range is known, half of the answer comes from the span itself,
+    by ``draws`` searches (see ``RowSpace``; 0 leaves them out): stationarity puts the records into
+    it, and that says more than the residual. A small residual proves nothing.
     """
 
     records: int | None = None
@@ -37,6 +42,7 @@ class KKT(Attack):
     slopes: tuple[tuple[float, float], ...] = ((50.0, 50.0), (10.0, 50.0))
     multipliers: tuple[float, float] = (0.005, 0.055)
     range_penalty: float = 0.1
+    draws: int = 3000
     start: Start = field(default_factory=lambda: GaussianStart(0.1))
     from_centre: bool = True
     name: ClassVar[str] = "kkt"
@@ -45,6 +51,8 @@ class KKT(Attack):
         for what in ("excess", "restarts", "steps"):
             if getattr(self, what) < 1:
                 raise InputError(f"{what} must be at least 1, got {getattr(self, what)}")
+        if self.draws < 0:
+            raise InputError(f"draws can't be negative, got {self.draws}")
         if self.records is not None and self.records < 1:
             raise InputError(f"records must be at least 1, got {self.records}")
         if not 0 < self.multipliers[0] < self.multipliers[1]:
@@ -62,6 +70,7 @@ class KKT(Attack):
     ) -> Reconstruction:
         from exhume.attacks.kkt.objective import Stationarity
         from exhume.attacks.kkt.restarts import merged, restarted
+        from exhume.attacks.kkt.row_space import proposed
         from exhume.attacks.kkt.search import Schedule
         from exhume.attacks.kkt.span import span_of
 
@@ -69,6 +78,8 @@ class KKT(Attack):
         assert not isinstance(network, str)
         count = record_count(self.records, network, knowledge)
         span = span_of(network, count)
+        if not span.rank:
+            return nothing(knowledge, Status.NO_INFORMATION, "the first layer's rows span nothing")
         problem = Stationarity(network, span)
         classes = candidate_classes(network, knowledge, self.excess * count)
         ends = [
@@ -81,7 +92,11 @@ class KKT(Attack):
             for pair, turns in zip(self.slopes, self._turns(), strict=True)
             if turns
         ]
-        return merged(ends, span, classes, knowledge, problem.size)
+        searched = merged(ends, span, classes, knowledge, problem.size)
+        if knowledge.value_range is None or not self.draws or not len(searched):
+            return searched
+        found = proposed(span, knowledge.value_range, self.draws, 40, rng)
+        return _with_proposals(searched, found, network, knowledge, (self.excess * count) // 2)
 
     def _turns(self) -> list[int]:
         """How many restarts each slope gets."""
@@ -89,23 +104,32 @@ class KKT(Attack):
         return [len(range(i, self.restarts, kinds)) for i in range(kinds)]
 
 
-def record_count(asked: int | None, network: HiddenLayer, knowledge: Knowledge) -> int:
-    """How many records to look for: asked for, as many as labels, or as W has directions."""
-    if asked is not None:
-        return asked
-    if knowledge.labels is not None:
-        return len(knowledge.labels)
-    singular = np.linalg.svd(network.first, compute_uv=False)
-    # Half of the values belong to no record where the layer is wide; they are the noise.
-    return max(2, int(np.sum(singular > 2.0 * np.median(singular))))
-
-
-def candidate_classes(network: HiddenLayer, knowledge: Knowledge, count: int) -> Array:
-    """Return class indices (count,): the known labels in turn, or as many of each class."""
-    classes = max(2, network.classes)
-    training = knowledge.training
-    names = getattr(training, "classes", None)
-    if knowledge.labels is not None and names is not None:
-        known = np.array([names.index(label) for label in knowledge.labels.tolist()])
-        return np.asarray(known[np.arange(count) % len(known)])
-    return np.arange(count) % classes
+def _with_proposals(
+    searched: Reconstruction,
+    found: Proposals,
+    network: HiddenLayer,
+    knowledge: Knowledge,
+    half: int,
+) -> Reconstruction:
+    """Put the first ``half`` proposals of the span before as many candidates of the search."""
+    records = found.records[:half]
+    classes = network.scores(records).argmax(axis=1)
+    if len(network.output) == 1:
+        classes = (network.scores(records)[:, 0] > 0).astype(np.intp)
+    labels = searched.labels
+    names = getattr(knowledge.training, "classes", None)
+    if labels is not None and names is not None:
+        labels = np.concatenate([np.asarray(names)[classes], labels[:half]])
+    assert searched.confidence is not None
+    return replace(
+        searched,
+        samples=np.concatenate(
+            [records.reshape(-1, *knowledge.record_shape), searched.samples[:half]]
+        ),
+        labels=labels,
+        # Zeros in the span say more than restarts that agree: the latter may agree on inventions.
+        confidence=np.concatenate(
+            [0.5 + 0.5 * found.confidence[:half], 0.5 * searched.confidence[:half]]
+        ),
+        stats={**searched.stats, "proposals": len(records)},
+    )

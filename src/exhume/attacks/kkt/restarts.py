@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from exhume.arrays import Array
+from exhume.attacks.base import nothing
 from exhume.attacks.kkt.merging import grouped
 from exhume.attacks.kkt.objective import Stationarity
 from exhume.attacks.kkt.search import Candidates, Schedule, search
@@ -52,6 +53,8 @@ def merged(
     """Merge the restarts: agreement first, then the multiplier times the record's length."""
     q = torch.cat([end.q for end in ends])
     values = torch.cat([end.values for end in ends]).numpy() / size
+    if not (np.isfinite(values).all() and bool(q.isfinite().all())):
+        return nothing(knowledge, Status.NOT_CONVERGED, "the search ran away from finite numbers")
     records = (q @ span.pixels).numpy().astype(np.float64)
     multipliers = torch.cat([end.multipliers for end in ends]).numpy()
     centred = records - span.centre.numpy()

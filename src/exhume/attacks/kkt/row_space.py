@@ -9,7 +9,7 @@ import numpy as np
 
 from exhume.arrays import FloatArray
 from exhume.attacks.base import Attack, nothing
-from exhume.attacks.kkt.attack import record_count
+from exhume.attacks.kkt.counts import record_count
 from exhume.attacks.kkt.network import HiddenLayer, read, read_move
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
@@ -62,46 +62,70 @@ class RowSpace(Attack):
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        import torch
-
-        from exhume.attacks.kkt.merging import grouped
         from exhume.attacks.kkt.span import span_of
 
         network = _read(release, knowledge)
         assert not isinstance(network, str)
         assert knowledge.value_range is not None
         count = record_count(self.records, network, knowledge)
-        cone = Cone(span_of(network, count), knowledge.value_range)
-        forms = torch.tensor(rng.standard_normal((self.draws, cone.rank)), dtype=torch.float32)
-        with torch.no_grad():
-            parts = [
-                cone.sparse(forms[i : i + 128], self.iterations) for i in range(0, self.draws, 128)
-            ]
-            found = torch.cat(parts)
-            lit, largest = cone.lit(found)
-        # A real record reaches into the upper half of the range, but hardly beyond it.
-        fits = ((largest > 0.4) & (largest < 1.3) & lit.isfinite()).numpy()
-        if not fits.any():
+        span = span_of(network, count)
+        if not span.rank:
+            return nothing(knowledge, Status.NO_INFORMATION, "the first layer's rows span nothing")
+        found = proposed(span, knowledge.value_range, self.draws, self.iterations, rng)
+        if not len(found.records):
             message = f"none of {self.draws} searches ended within the value range"
             return nothing(knowledge, Status.NO_INFORMATION, message)
-        records = cone.records(found).numpy().astype(np.float64)[fits]
-        groups = grouped(records - network.centre, -lit.numpy()[fits], np.flatnonzero(fits))
-        sizes = np.rint(groups.agreement * fits.sum())
-        order = np.argsort(lit.numpy()[fits][groups.members], kind="stable")
-        order = order[: self.excess * count]
-        members = groups.members[order]
+        kept = slice(0, self.excess * count)
         return Reconstruction(
-            records[members].reshape(-1, *knowledge.record_shape),
+            found.records[kept].reshape(-1, *knowledge.record_shape),
             Status.APPROXIMATE,
-            confidence=_confidence(lit.numpy()[fits][members], records.shape[1]),
-            message=f"{len(groups.members)} different ends of {self.draws} searches",
-            stats={
-                "rank": cone.rank,
-                "ends": len(groups.members),
-                "within_range": int(fits.sum()),
-                "largest_group": int(sizes.max()),
-            },
+            confidence=found.confidence[kept],
+            message=f"{len(found.records)} different ends of {self.draws} searches",
+            stats={"rank": span.rank, "ends": len(found.records), "within_range": found.ends},
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Proposals:
+    """Different records (k, d), those with the fewest lit values first, and a confidence (k,).
+
+    ``ends`` is how many searches ended within the value range, on whichever of them.
+    """
+
+    records: FloatArray
+    confidence: FloatArray
+    ends: int
+
+
+def proposed(
+    span: Span,
+    value_range: tuple[float, float],
+    draws: int,
+    iterations: int,
+    rng: np.random.Generator,
+) -> Proposals:
+    """Search a span for records with few lit values, from ``draws`` random forms."""
+    import torch
+
+    from exhume.attacks.kkt.merging import grouped
+
+    cone = Cone(span, value_range)
+    forms = torch.tensor(rng.standard_normal((draws, cone.rank)), dtype=torch.float32)
+    with torch.no_grad():
+        found = torch.cat(
+            [cone.sparse(forms[i : i + 128], iterations) for i in range(0, draws, 128)]
+        )
+        lit, largest = cone.lit(found)
+    # A real record reaches into the upper half of the range, but hardly beyond it.
+    fits = ((largest > 0.4) & (largest < 1.3) & lit.isfinite()).numpy()
+    records = cone.records(found).numpy().astype(np.float64)[fits]
+    counts = lit.numpy().astype(np.float64)[fits]
+    if not len(records):
+        return Proposals(records, counts, 0)
+    # The best of a group leads it, so that the groups come out in order.
+    members = grouped(records - span.centre.numpy(), -counts, np.arange(len(records))).members
+    confidence = 1.0 / (1.0 + counts[members] / records.shape[1])
+    return Proposals(records[members], confidence, len(records))
 
 
 def _read(release: Release, knowledge: Knowledge) -> HiddenLayer | str:
@@ -169,8 +193,3 @@ class Cone:
         square = x.square()
         charged = torch.where(x < 0, square / SMALL**2, square / (square + SMALL**2))
         return charged.sum(dim=1), largest
-
-
-def _confidence(lit: FloatArray, size: int) -> FloatArray:
-    """Map the number of lit values to (0, 1]: none lit is 1."""
-    return np.asarray(1.0 / (1.0 + lit / size))

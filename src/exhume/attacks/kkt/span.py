@@ -55,11 +55,15 @@ class Span:
 def span_of(network: HiddenLayer, records: int, *, dtype: torch.dtype = torch.float32) -> Span:
     """Return the first ``records`` directions of W, fewer where its numerical rank is lower.
 
+    None at all where W is nothing but zeros, or holds no constant to scale a record by.
+
     The change of W since a known initialisation may stand for W: its rows lie in the same span.
     """
     first = torch.tensor(network.first, dtype=torch.float64)
     _, singular, right = torch.linalg.svd(first, full_matrices=False)
     rank = min(records, int((singular > 1e-6 * singular[0]).sum()))
+    if not 1e-20 < float(singular[0]) < 1e9 or float(right[:rank, -1].norm()) < 1e-9:
+        rank = 0
     return Span(
         right[:rank].to(dtype),
         singular[:rank].to(dtype),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from exhume.arrays import Array
-from exhume.attacks.base import Attack
-from exhume.attacks.kkt.attack import candidate_classes
+from exhume.attacks.base import Attack, nothing
+from exhume.attacks.kkt.counts import candidate_classes
 from exhume.attacks.kkt.network import Move, read_move
 from exhume.attacks.starts import GaussianStart, Start
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction
+from exhume.reconstruction import Reconstruction, Status
 from exhume.release import Release
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class KnownInitialisation(Attack):
         assert not isinstance(move, str)
         count = changed_count(self.records, move, knowledge)
         span = span_of(move.change, count)
+        if not span.rank:
+            return nothing(knowledge, Status.NO_INFORMATION, "the first layer's change is nothing")
         problem = Stationarity(move.middle, span, change=move.change)
         classes = candidate_classes(
             move.final, replace(knowledge, labels=None), self.excess * count

@@ -1,0 +1,285 @@
+"""What comes out of weights alone, whether it is real, and what a batch of restarts saves.
+
+    EXHUME_DATA=... python benchmarks/bench_weights_only.py [kkt] [real] [bilevel] [initial] [batch]
+
+Pictures are Fashion-MNIST's, odd against even classes. Seeds 0, 1, 2 are the ones reported; the
+judge learns from networks of seeds 100, 101, 102, whose pictures are others. Seconds are CPU
+seconds of one thread.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from exhume.arrays import Array, FloatArray
+from exhume.attacks.bilevel import Bilevel
+from exhume.attacks.kkt import KKT, RowSpace
+from exhume.attacks.kkt.counts import candidate_classes
+from exhume.attacks.kkt.network import HiddenLayer, read
+from exhume.attacks.kkt.objective import Stationarity
+from exhume.attacks.kkt.restarts import restarted
+from exhume.attacks.kkt.search import Schedule
+from exhume.attacks.kkt.span import span_of
+from exhume.attacks.known_initialisation import KnownInitialisation
+from exhume.attacks.starts import GaussianStart, GivenStart, UniformStart
+from exhume.authenticity import Comparison, calibrate, claims, compare, fitted, gather, learn
+from exhume.data import load
+from exhume.knowledge import Knowledge
+from exhume.metrics import NCC
+from exhume.models.initialise import Initialisation
+from exhume.models.mlp import MLP
+from exhume.models.two_layer import TwoLayer
+from exhume.reconstruction import Reconstruction
+from exhume.records import Records
+from exhume.release import Weights
+from exhume.training.network import Training
+from exhume.training.optimisers import SGD
+from exhume.training.stationary import Stationary
+
+REPORTED, SHADOWS = (0, 1, 2), (100, 101, 102)
+COUNT = 50
+ROW_SPACE = RowSpace(records=COUNT, draws=6000)
+
+
+@dataclass(frozen=True, eq=False)
+class Victim:
+    """A network, the pictures it was trained on, and as many that it was not."""
+
+    release: Weights
+    knowledge: Knowledge
+    data: Records
+    held_out: Records
+
+    @property
+    def centre(self) -> Array:
+        return self.release.parameters["centre"]
+
+    @property
+    def network(self) -> HiddenLayer:
+        found = read(self.release, self.knowledge)
+        assert not isinstance(found, str)
+        return found
+
+    def compare(self, samples: Array) -> Comparison:
+        return compare(
+            samples,
+            *(self.data.x, self.held_out.x),
+            centre=self.centre,
+            value_range=(0.0, 1.0),
+        )
+
+
+def pictures(seed: int, count: int) -> tuple[Records, Records]:
+    """Return training and held-out pictures; seeds never share one."""
+    train = load("fashion-mnist").train
+    order = np.random.default_rng(2026).permutation(len(train.labels))
+    block = order[200 * seed : 200 * (seed + 1)]
+    odd = train.labels[block] % 2
+    halves = [block[odd == kind] for kind in (0, 1)]
+    parts = [
+        np.concatenate([half[i * count // 2 : (i + 1) * count // 2] for half in halves])
+        for i in (0, 1)
+    ]
+    sets = [Records(train.x[part].astype(np.float64), train.labels[part] % 2) for part in parts]
+    return sets[0], sets[1]
+
+
+def victim(seed: int) -> Victim:
+    """Train 784-200-1 with weight decay 3e-3 on 50 pictures."""
+    data, held_out = pictures(seed, COUNT)
+    training = Stationary(TwoLayer((28, 28), 1, 200, hidden_bias=True), (0, 1))
+    release = training.publish(data, rng=np.random.default_rng(seed))
+    known = Knowledge(record_shape=(28, 28), value_range=(0.0, 1.0), training=training)
+    return Victim(release, known, data, held_out)
+
+
+def attacked(who: Victim, attack: KKT | RowSpace) -> tuple[Reconstruction, float]:
+    """Run an attack; return what it found, and the seconds."""
+    begun = time.process_time()
+    found = attack.reconstruct(who.release, who.knowledge, rng=0)
+    return found, time.process_time() - begun
+
+
+def bench_kkt() -> None:
+    """Print what the attacks recover beside held-out pictures, and the objective at the truth."""
+    for seed in REPORTED:
+        begun = time.process_time()
+        who = victim(seed)
+        print(f"seed {seed}: trained in {time.process_time() - begun:.0f} s")
+        own = NCC().pairwise(who.held_out.x - who.centre, who.data.x - who.centre).max(axis=1)
+        print(f"  held-out pictures that resemble a training picture itself > .7: {sum(own > 0.7)}")
+        truth = fitted(who.network, who.data.x, who.data.labels).residual
+        kinds: list[tuple[str, Reconstruction, float]] = []
+        for attack in (KKT(records=COUNT, draws=0), ROW_SPACE, KKT(records=COUNT)):
+            name = "kkt, search alone" if attack == KKT(records=COUNT, draws=0) else attack.name
+            kinds.append((name, *attacked(who, attack)))
+        for name, found, seconds in kinds:
+            _tell(who, name, found.samples, seconds)
+            classes = (who.network.scores(found.samples.reshape(len(found), -1)) > 0)[:, 0]
+            there = fitted(who.network, found.samples, classes).residual
+            print(f"    objective {there:.4f} at the candidates, {truth:.4f} at the truth")
+
+
+def _tell(who: Victim, name: str, samples: Array, seconds: float) -> None:
+    against = who.compare(samples)
+    plain = (
+        NCC()
+        .pairwise(np.concatenate([who.data.x, who.held_out.x]) - who.centre, samples - who.centre)
+        .max(axis=1)
+    )
+    counts = ", ".join(
+        f"{against.recovered(level)} / {against.false_positives(level)} > {level}"
+        for level in (0.7, 0.9)
+    )
+    loose = f"{sum(plain[:COUNT] > 0.7)} / {sum(plain[COUNT:] > 0.7)}"
+    print(
+        f"  {name}: training / held-out nearest of all {counts}; any candidate > .7 {loose}; "
+        f"{len(samples)} candidates, {seconds:.0f} s"
+    )
+
+
+def bench_real() -> None:
+    """Print whether candidates can be told from inventions without the training set."""
+    seeds = (*SHADOWS, *REPORTED)
+    people = {seed: victim(seed) for seed in seeds}
+    for name, main, other in (
+        ("kkt, search alone", KKT(records=COUNT, draws=0), RowSpace(records=COUNT)),
+        ("row-space", RowSpace(records=COUNT), KKT(records=COUNT, restarts=2, draws=0)),
+    ):
+        rows, real, found = {}, {}, {}
+        for seed in seeds:
+            who = people[seed]
+            found[seed] = attacked(who, main)[0]
+            second = attacked(who, other)[0].samples
+            rows[seed] = gather(
+                who.release, who.knowledge, found[seed], records=COUNT, others=(second,)
+            )
+            real[seed] = who.compare(found[seed].samples).real()
+        judge = learn([rows[s] for s in SHADOWS], [real[s] for s in SHADOWS])
+        print(f"{name}: {judge.describe()}")
+        scores = {seed: judge.score(rows[seed]) for seed in REPORTED}
+        flat = np.concatenate([scores[s] for s in REPORTED])
+        truth = np.concatenate([real[s] for s in REPORTED])
+        print(f"  candidates: {calibrate(flat[truth], flat[~truth]).describe()}")
+        _tell_claims(people, found, scores)
+
+
+def _tell_claims(
+    people: dict[int, Victim],
+    found: dict[int, Reconstruction],
+    scores: dict[int, FloatArray],
+) -> None:
+    """Put each network's own pictures, held-out ones, and other networks' ones to it."""
+
+    def asked(seed: int, images: Array) -> FloatArray:
+        who = people[seed]
+        return claims(images, found[seed].samples, scores[seed], centre=who.centre)
+
+    members = np.concatenate([asked(s, people[s].data.x) for s in REPORTED])
+    held_out = np.concatenate([asked(s, people[s].held_out.x) for s in REPORTED])
+    without = np.concatenate(
+        [asked(s, people[t].data.x) for s in REPORTED for t in REPORTED if s != t]
+    )
+    print(f"  images, against held-out ones: {calibrate(members, held_out).describe()}")
+    print(f"  images, against networks without them: {calibrate(members, without).describe()}")
+
+
+def bench_bilevel() -> None:
+    """Print where bilevel reconstruction of an affine classifier ends, for three starts."""
+    data, other = pictures(0, 100)
+    training = Stationary(MLP((28, 28), 1, hidden=()), (0, 1), weight_decay=1e-2)
+    release = training.publish(data, rng=np.random.default_rng(0))
+    known = Knowledge(
+        record_shape=(28, 28), value_range=(0.0, 1.0), training=training, labels=data.labels
+    )
+    for name, start in (
+        ("ground truth", GivenStart(data.x)),
+        ("another partition", GivenStart(other.x)),
+        ("uniform", UniformStart()),
+    ):
+        begun = time.process_time()
+        found = Bilevel(start=start).reconstruct(release, known, rng=0)
+        gaps = [
+            np.sqrt(np.square(found.samples[:, None] - x[None]).mean(axis=(2, 3))).min(axis=1)
+            for x in (data.x, start.draw(100, (28, 28), np.random.default_rng(0)))
+        ]
+        stats = found.stats
+        print(
+            f"{name}: distance {stats['initial_distance']:.3g} -> {stats['distance']:.3g} of "
+            f"{stats['size']:.3g}; moved {stats['moved']:.4f} RMS; nearest training picture "
+            f"{np.median(gaps[0]):.3f}, nearest start {np.median(gaps[1]):.3f}; "
+            f"{time.process_time() - begun:.0f} s"
+        )
+
+
+def bench_initial() -> None:
+    """Print how many of 20 records come back where the initialisation is known."""
+    for seed in REPORTED:
+        data, held_out = pictures(seed, 20)
+        data = Records(data.x, 2.0 * data.labels - 1.0)
+        training = Training(
+            TwoLayer((28, 28), 1, 1000, hidden_bias=True, output_bias=True),
+            *(None, SGD(0.01, 0.0), 200),
+            initial=Initialisation(seed=seed),
+        )
+        release = training.publish(data, rng=np.random.default_rng(seed))
+        initial = training.initial.draw(training.network, np.random.default_rng(0))
+        known = Knowledge(
+            record_shape=(28, 28), value_range=(0.0, 1.0), training=training, initial=initial
+        )
+        for attack in (KnownInitialisation(), RowSpace(records=20)):
+            begun = time.process_time()
+            found = attack.reconstruct(release, known, rng=0)
+            seconds = time.process_time() - begun
+            best = [NCC().pairwise(x, found.samples).max(axis=1) for x in (data.x, held_out.x)]
+            against = compare(found.samples, data.x, held_out.x)
+            print(
+                f"seed {seed}, {attack.name}: > .9 {sum(best[0] > 0.9)} of 20 (held-out "
+                f"{sum(best[1] > 0.9)}), nearest of all {against.recovered(0.9)} / "
+                f"{against.false_positives(0.9)}; {seconds:.0f} s"
+            )
+
+
+def bench_batch() -> None:
+    """Print what restarts cost in one batch and one after another."""
+    who = victim(SHADOWS[0])
+    span = span_of(who.network, COUNT)
+    problem = Stationarity(who.network, span)
+    classes = candidate_classes(who.network, who.knowledge, 2 * COUNT)
+
+    def run(restarts: int) -> float:
+        begun = time.process_time()
+        restarted(
+            *(problem, span, classes, who.knowledge, Schedule(steps=200)),
+            *(GaussianStart(0.1), (0.005, 0.055), restarts, np.random.default_rng(0)),
+            from_centre=True,
+        )
+        return time.process_time() - begun
+
+    run(1)
+    for count in (4, 16):
+        together, alone = run(count), sum(run(1) for _ in range(count))
+        print(f"{count} restarts: {alone / together:.2f} times faster in one batch")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    parts = {
+        "kkt": bench_kkt,
+        "real": bench_real,
+        "bilevel": bench_bilevel,
+        "initial": bench_initial,
+        "batch": bench_batch,
+    }
+    for name in sys.argv[1:] or list(parts):
+        print(f"== {name}")
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()
