@@ -80,7 +80,22 @@ class MatchingAttack(Attack):
                 return nothing(knowledge, Status.NO_INFORMATION, "the release is all zeros")
             labels = known_labels(release, reading, rng)
             found = self._solve(reading, labels, rng)
+            reading, found = self._ordered(reading, found, labels, rng)
             return answer(reading, found, rng)
+
+    def _ordered(
+        self, reading: Reading, found: Found, labels: Array | None, rng: np.random.Generator
+    ) -> tuple[Reading, Found]:
+        """Where the order of mini-batches is not known, solve again with the likeliest."""
+        from exhume.attacks.matching.orders import likely_order, unknown_order
+
+        likely = likely_order(reading, found.match.best, rng) if unknown_order(reading) else None
+        if likely is None:
+            return reading, found
+        again = self._solve(likely, labels, rng)
+        ends = [(f.problem, f.match.best) for f in (found, again)]
+        left = [problem.residual(run.images, run.labels) for problem, run in ends]
+        return (likely, again) if left[1] < left[0] else (reading, found)
 
 
 def known_labels(release: Release, reading: Reading, rng: np.random.Generator) -> Array | None:

@@ -80,7 +80,7 @@ def diagnose(
     floor = truth_floor(reading, problem, run.images, run.labels)
     products = Products(problem, run.images, run.labels)
     visible, condition = _sensitivity(products, problem, rng, steps)
-    contradiction = _contradiction(reading, problem, run, turned, scale)
+    contradiction = _contradiction(reading, problem, run, residual, turned, scale)
     if contradiction is None and residual > 0.5 and not 0.8 < scale < 1.25:
         contradiction = normalised_inputs(reading, run, run.labels, rng)
     if residual <= NEAR * floor:
@@ -189,7 +189,12 @@ def _singular_values(products: Products, right: Tensor, steps: int) -> np.ndarra
 
 
 def _contradiction(
-    reading: Reading, problem: Problem, run: Run, turned: float, scale: float
+    reading: Reading,
+    problem: Problem,
+    run: Run,
+    residual: float,
+    turned: float,
+    scale: float,
 ) -> str | None:
     """Name an assumption that the release speaks against, or return None."""
     unseen = _unseen_class(reading)
@@ -202,7 +207,8 @@ def _contradiction(
             f"{mode.batch_norm} mode: its part along the filters is {mode.radial:.2g} of what "
             "directions without relation have"
         )
-    if turned < 0.2 and not 0.8 < scale < 1.25:
+    # A cosine leaves the length to chance: the factor must explain most of what is left.
+    if turned < min(0.2, 0.4 * residual) and not 0.8 < scale < 1.25:
         return (
             f"the simulated release fits after multiplying it by {scale:.3g}: the batch size, the "
             "learning rate, the range of the inputs or a clipping of the release is not as assumed"
