@@ -151,7 +151,7 @@ class TestSettings:
                 text(knowledge="training = { learning_rate = 0.1, epochs = 1 }"),
                 "a gradient has no knowledge.training",
             ),
-            (text("weights"), "batch_size goes with kind = 'gradient'"),
+            (text("outputs"), "batch_size goes with kind = 'gradient'"),
             (text("update"), "a network needs knowledge.training"),
         ],
     )

@@ -3,9 +3,12 @@
 from exhume.attacks.analytic import Cocktail, FirstLayer, Imprint, Sparsity
 from exhume.attacks.base import Attack
 from exhume.attacks.baseline import Oblivious
+from exhume.attacks.bilevel import Bilevel
 from exhume.attacks.conditional import ConditionalGuess
 from exhume.attacks.features import Features
 from exhume.attacks.glm import GLM
+from exhume.attacks.kkt import KKT, RowSpace
+from exhume.attacks.known_initialisation import ChangeSparsity, KnownInitialisation
 from exhume.attacks.matching import (
     DLG,
     IDLG,
@@ -24,8 +27,11 @@ __all__ = [
     "DLG",
     "GLM",
     "IDLG",
+    "KKT",
     "Attack",
     "BatchNormMatching",
+    "Bilevel",
+    "ChangeSparsity",
     "Cocktail",
     "ConditionalGuess",
     "Features",
@@ -33,11 +39,13 @@ __all__ = [
     "Geiping",
     "GenerativePrior",
     "Imprint",
+    "KnownInitialisation",
     "LiuMatching",
     "Oblivious",
     "Portfolio",
     "Reconstructor",
     "Ridge",
+    "RowSpace",
     "ScalerMoments",
     "Sparsity",
     "TrajectoryInversion",

@@ -1,7 +1,8 @@
-"""Settings whose release is about a batch of records: a gradient, or an update of local steps."""
+"""Settings whose release is about a batch of records: a gradient, an update, weights alone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from exhume.defences.base import undefended
 from exhume.errors import InputError
 from exhume.mechanism import Mechanism
 from exhume.records import Records
-from exhume.release import Gradient, Update
+from exhume.release import Gradient, Update, Weights
 from exhume.training.gradient import Aggregate, LocalSteps, gradient_step
+from exhume.training.network import Training
 
 
 def simulated_batches(config: Config, table: SettingTable) -> Setting:
@@ -67,7 +69,6 @@ def batch_from_file(config: Config, table: SettingTable) -> Setting:
     assert isinstance(release, NetworkReleaseTable)
     assert release.file is not None
     assert table.batch is not None
-    assert isinstance(knowledge.initial, Path)
     pool = None if knowledge.shadow_targets is None else read_records(knowledge.shadow_targets)
     truth = None
     if config.audit.truth is not None:
@@ -75,7 +76,7 @@ def batch_from_file(config: Config, table: SettingTable) -> Setting:
     elif knowledge.labels or knowledge.batch_norm:
         raise InputError("known labels and statistics come from audit.truth, which is missing")
     shape = _record_shape(knowledge.record_shape, truth, pool)
-    initial = read_arrays(knowledge.initial)
+    initial = read_arrays(knowledge.initial) if isinstance(knowledge.initial, Path) else None
     mechanism = build_batch_mechanism(
         table, shape, _stated_classes(release, truth, pool), pool, config.audit.seed, state=initial
     )
@@ -90,17 +91,19 @@ def batch_from_file(config: Config, table: SettingTable) -> Setting:
         knowledge.value_range,
         knowledge.labels,
         given=_given(release.file, mechanism, table.batch),
+        initial=initial if release.alone else None,
         batch=table.batch,
         knows_statistics=knowledge.batch_norm,
     )
 
 
-def _given(path: Path, mechanism: Mechanism, batch: int) -> Gradient | Update:
-    """Read a gradient or update by parameter name; it must be of the mechanism's network."""
+def _given(path: Path, mechanism: Mechanism, batch: int) -> Gradient | Update | Weights:
+    """Read a gradient, update or weights by name; they must be of the mechanism's network."""
     from exhume.audit.files import read_arrays
 
     arrays, step = read_arrays(path), gradient_step(mechanism)
-    assert step is not None
+    if step is None:
+        return _weights(path, mechanism, arrays)
     objective = step.objective()
     for name, given in (("knowledge.initial", step.parameters()), (str(path), arrays)):
         reason = objective.mismatch(given)
@@ -113,6 +116,33 @@ def _given(path: Path, mechanism: Mechanism, batch: int) -> Gradient | Update:
         return Gradient(arrays, batch)
     steps = sum(1 for _ in inner.steps(batch, np.random.default_rng(0)))
     return Update(arrays, batch, steps)
+
+
+def _weights(path: Path, mechanism: Mechanism, arrays: Mapping[str, Array]) -> Weights:
+    """Return weights of the mechanism's network; whatever does not fit is named, key by key."""
+    model = undefended(mechanism)
+    assert isinstance(model, Training)
+    reasons = misfits(model.network.parameter_shapes(), arrays)
+    if reasons:
+        raise InputError(
+            f"{path} does not go with {model.network.describe()}: {'; '.join(reasons)}"
+        )
+    return Weights({name: arrays[name] for name in model.network.parameter_shapes()})
+
+
+def misfits(shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, Array]) -> list[str]:
+    """Say of every parameter that is missing, of another shape or too many what is wrong.
+
+    >>> misfits({"a": (2, 3), "b": (1,)}, {"a": np.ones((3, 2)), "c": np.ones(4)})
+    ["'a' has shape (3, 2), not (2, 3)", "'b' (shape (1,)) is missing", "'c' is not the network's"]
+    """
+    reasons = []
+    for name, shape in shapes.items():
+        if name not in arrays:
+            reasons.append(f"{name!r} (shape {shape}) is missing")
+        elif arrays[name].shape != shape:
+            reasons.append(f"{name!r} has shape {arrays[name].shape}, not {shape}")
+    return reasons + [f"{name!r} is not the network's" for name in arrays if name not in shapes]
 
 
 def _record_shape(

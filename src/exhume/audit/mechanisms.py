@@ -65,7 +65,7 @@ def build_batch_mechanism(
     *,
     state: Mapping[str, Array] | None = None,
 ) -> Mechanism:
-    """Return the mechanism of a gradient or update, with its defences.
+    """Return the mechanism of a gradient, an update or weights alone, with its defences.
 
     The parameters are ``state`` where given, else drawn, and trained on ``pool`` where the table
     has a warm-up.
@@ -75,7 +75,13 @@ def build_batch_mechanism(
 
     release, training = table.release, table.knowledge.training
     assert isinstance(release, NetworkReleaseTable)
+    mechanism: GradientStep | LocalSteps | Mechanism
     network = _architecture(release, record_shape, len(classes))
+    if release.alone:
+        mechanism = _trained(table, release, network, classes, seed)
+        for defence in release.defences:
+            mechanism = _defended(mechanism, defence)
+        return mechanism
     parameters, buffers = _state(network, release, pool, classes, seed, state)
     step = GradientStep(
         network,
@@ -88,7 +94,7 @@ def build_batch_mechanism(
     )
     if release.imprint is not None:
         step = _imprinted(step, release.imprint, pool, seed)
-    mechanism: GradientStep | LocalSteps | Mechanism = step
+    mechanism = step
     if training is not None:
         optimiser = _optimiser(training)
         if not isinstance(optimiser, SGD):
@@ -188,14 +194,26 @@ def _linear(table: LinearReleaseTable, fixed_set: Records) -> Model:
 def _network(
     table: SettingTable, release: NetworkReleaseTable, fixed_set: Records, seed: int
 ) -> Model:
+    classes = _classes(fixed_set) if _classifies(fixed_set) else None
+    outputs = 1 if classes is None else len(classes)
+    network = _architecture(release, fixed_set.record_shape, outputs)
+    return _trained(table, release, network, classes, seed)
+
+
+def _trained(
+    table: SettingTable,
+    release: NetworkReleaseTable,
+    network: Network,
+    classes: tuple[Label, ...] | None,
+    seed: int,
+) -> Model:
+    """Return the training of a network as the table has it."""
     from exhume.training import Training
 
     training, knowledge = table.knowledge.training, table.knowledge
     assert training is not None
-    classes = _classes(fixed_set) if _classifies(fixed_set) else None
-    outputs = 1 if classes is None else len(classes)
     return Training(
-        _architecture(release, fixed_set.record_shape, outputs),
+        network,
         classes,
         _optimiser(training),
         training.epochs,

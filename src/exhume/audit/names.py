@@ -30,6 +30,10 @@ def known_attacks() -> tuple[Attack, ...]:
         attacks.LiuMatching(),
         attacks.GenerativePrior(),
         attacks.Portfolio(),
+        attacks.RowSpace(),
+        attacks.KKT(),
+        attacks.KnownInitialisation(),
+        attacks.ChangeSparsity(),
         attacks.Oblivious(),
         attacks.ConditionalGuess(),
     )
@@ -37,6 +41,7 @@ def known_attacks() -> tuple[Attack, ...]:
 
 _FOR_LINEAR_MODELS = ("glm", "scaler-moments")
 _FOR_NETWORKS = ("trajectory-inversion", "ridge", "reconstructor")
+_FOR_WEIGHTS_ALONE = ("row-space", "kkt", "known-initialisation", "change-sparsity")
 _FOR_GRADIENTS = (
     *("first-layer", "sparsity", "cocktail", "imprint", "features"),
     *("dlg", "idlg", "geiping", "batch-norm", "liu", "generative-prior"),
@@ -52,7 +57,8 @@ def names_for(table: SettingTable, audit: AuditTable) -> tuple[str, ...]:
     if chosen is None:
         network = isinstance(table.release, NetworkReleaseTable)
         chosen = _FOR_NETWORKS if network else _FOR_LINEAR_MODELS
-        chosen = chosen if table.batch is None else _FOR_GRADIENTS
+        if table.batch is not None:
+            chosen = _FOR_WEIGHTS_ALONE if table.release.kind == "weights" else _FOR_GRADIENTS
     known = bool(table.knowledge.labels or table.knowledge.attributes)
     guesses = ("oblivious", "conditional-guess") if known else ("oblivious",)
     return tuple(dict.fromkeys((*chosen, *guesses)))

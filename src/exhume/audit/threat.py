@@ -55,6 +55,11 @@ def _about_records(setting: Setting) -> str:
     shape = " × ".join(map(str, setting.fixed_set.record_shape))
     if setting.batch is not None:
         count = "one record" if setting.batch == 1 else f"a batch of {setting.batch} records"
+        if trained_model(setting.mechanism) is not None:
+            return (
+                f"It was trained on {setting.batch:,} records ({shape} values each), none of which "
+                "the adversary has; it knows the training algorithm with its settings."
+            )
         return (
             f"It is about {count} ({shape} values each); the adversary knows the network and the "
             "parameters at which it was taken."

@@ -164,8 +164,11 @@ class SettingTable(Table):
         """Check a gradient or update: nothing of the training but the batch is private."""
         known, given = self.knowledge, self.release.file is not None
         if known.fixed_set is not None or (self.data is not None and self.data.fixed_set):
+            kind = (
+                "model with a batch_size" if self.release.kind == "weights" else self.release.kind
+            )
             raise ValueError(
-                f"a {self.release.kind} has no fixed set; records that the adversary may learn "
+                f"a {kind} has no fixed set; records that the adversary may learn "
                 "from are shadow_targets"
             )
         if known.attributes:
@@ -174,7 +177,7 @@ class SettingTable(Table):
             raise ValueError(
                 f"give either [data] to take a {self.release.kind} of, or release.file"
             )
-        if given and not isinstance(known.initial, Path):
+        if given and self.release.kind != "weights" and not isinstance(known.initial, Path):
             raise ValueError(
                 f"a {self.release.kind} from a file needs knowledge.initial: the file with the "
                 "parameters at which it was taken"

@@ -122,7 +122,8 @@ class NetworkReleaseTable(_ReleaseTable):
     ``model`` is one of ours, or ``package.module:function`` of the user's own, which returns a
     torch module and is imported only with ``--trust-code``. ``batch_size``, ``warm_up``,
     ``clients``, ``imprint`` and ``batch_norm`` go with gradients and updates; ``classes`` is how
-    many there are, where no records tell.
+    many there are, where no records tell. Weights with a ``batch_size`` are trained on that many
+    records, and the adversary has none of them.
     """
 
     kind: Literal["weights", "outputs", "gradient", "update"] = "weights"
@@ -150,13 +151,20 @@ class NetworkReleaseTable(_ReleaseTable):
     @property
     def batched(self) -> bool:
         """Whether the release is about a batch of records and nothing else."""
-        return self.kind in ("gradient", "update")
+        return self.kind in ("gradient", "update") or self.alone
+
+    @property
+    def alone(self) -> bool:
+        """Whether the weights are all there is: the adversary has no training record."""
+        return self.kind == "weights" and self.batch_size is not None
 
     @model_validator(mode="after")
     def _of_a_batch(self) -> NetworkReleaseTable:
         own = {"batch_size", "warm_up", "clients", "batch_norm", "classes", "imprint"}
         given = own & self.model_fields_set
-        if not self.batched and given:
+        if self.alone:
+            given -= {"batch_size", "classes"}
+        if (not self.batched or self.alone) and given:
             raise ValueError(f"{sorted(given)[0]} goes with kind = 'gradient' and 'update'")
         if self.batched and self.batch_size is None:
             raise ValueError(f"a {self.kind} needs batch_size: how many records it is about")

@@ -79,7 +79,12 @@ def test_few_records_come_back_exactly():
 
 def test_what_is_needed_is_named(eight):
     _, release, known = eight
-    assert "initial" in str(KnownInitialisation().accepts(release, replace(known, initial=None)))
+    own = replace(known.training, initial=Initialisation(seed=None))
+    unknown = replace(known, initial=None, training=own)
+    assert "initial parameters" in str(KnownInitialisation().accepts(release, unknown))
+    assert "without weight decay" in str(RowSpace().accepts(release, unknown))
+    by_seed = replace(known, initial=None)
+    assert KnownInitialisation().accepts(release, by_seed) is None
     unmoved = replace(known, initial=release.parameters)
     assert "did not move" in str(KnownInitialisation().accepts(release, unmoved))
     assert "at most 4" in str(ChangeSparsity(largest=4).accepts(release, known))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import FloatArray
+from exhume.arrays import Array, FloatArray
 from exhume.knowledge import Knowledge
 from exhume.models.base import Activation
 from exhume.models.mlp import MLP
@@ -68,14 +69,33 @@ class Move:
         )
 
 
+def known_start(knowledge: Knowledge) -> Mapping[str, Array] | None:
+    """Return the initial parameters where they are known, as such or by the training's seed."""
+    training = knowledge.training
+    if knowledge.initial is not None or not isinstance(training, Training):
+        return knowledge.initial
+    if not training.initial.known:
+        return None
+    return training.initial.draw(training.network, np.random.default_rng(0))
+
+
+def decays(knowledge: Knowledge) -> bool:
+    """Whether training shrank the weights, so that their start is forgotten in the end."""
+    training = knowledge.training
+    if isinstance(training, Training):
+        return training.optimiser.weight_decay > 0
+    return isinstance(training, Stationary)
+
+
 def read_move(release: Release, knowledge: Knowledge) -> Move | str:
     """Return the network before and after training, or why it can't be read."""
     final = read(release, knowledge)
     if isinstance(final, str):
         return final
-    if knowledge.initial is None:
+    start = known_start(knowledge)
+    if start is None:
         return "the initial parameters must be known (knowledge.initial)"
-    initial = read(Weights(knowledge.initial), knowledge)
+    initial = read(Weights(start), knowledge)
     if isinstance(initial, str):
         return f"of the initial parameters: {initial}"
     if np.array_equal(initial.first, final.first):

@@ -10,7 +10,7 @@ import numpy as np
 from exhume.arrays import FloatArray
 from exhume.attacks.base import Attack, nothing
 from exhume.attacks.kkt.counts import record_count
-from exhume.attacks.kkt.network import HiddenLayer, read, read_move
+from exhume.attacks.kkt.network import HiddenLayer, decays, known_start, read, read_move
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -33,8 +33,8 @@ class RowSpace(Attack):
     that span, non-negative vectors with many zeros are rare, and dark backgrounds make pictures
     such vectors: each of ``draws`` random linear forms is held at 1 while the number of lit values
     is brought down by reweighted least squares. The fewer lit values, the earlier an end comes.
-    Where the initial parameters are known, W minus its start is read instead of W: its rows lie in
-    the span exactly, whatever the training, as long as nothing but gradients moved them.
+    Without weight decay W minus its known start is read instead of W: its rows lie in the span
+    exactly, since nothing but gradients moved them.
     """
 
     records: int | None = None
@@ -129,9 +129,12 @@ def proposed(
 
 
 def _read(release: Release, knowledge: Knowledge) -> HiddenLayer | str:
-    """Return the network, or its change since the initial parameters where these are known."""
-    if knowledge.initial is None:
-        return read(release, knowledge)
+    """Return the network, or its change since the initial parameters where nothing decays."""
+    network = read(release, knowledge)
+    if isinstance(network, str) or decays(knowledge):
+        return network
+    if known_start(knowledge) is None:
+        return "without weight decay the rows keep their start in them, and it is not known"
     move = read_move(release, knowledge)
     return move if isinstance(move, str) else move.change
 

@@ -1,0 +1,121 @@
+"""Settings where the adversary has a network's weights and none of its training records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from exhume.audit import Serial, make_plan, run
+from exhume.audit.building import build
+from exhume.audit.names import names_for
+from exhume.audit.threat import threat_model
+from exhume.config import Config, parse
+from exhume.errors import InputError
+from exhume.release import Weights
+
+SIMULATED = """
+[[setting]]
+name = "alone"
+targets = 8
+{attacks}
+data = {{ name = "fashion-mnist-small", classes = [8, 9], shadow_targets = 40 }}
+release = {{ kind = "weights", model = "mlp", hidden = [40], activation = "relu", batch_size = 8 }}
+
+[setting.knowledge]
+training = {{ learning_rate = 0.2, momentum = 0.9, weight_decay = 3e-3, epochs = {epochs} }}
+initial = false
+"""
+GIVEN = """
+[[setting]]
+name = "outside"
+
+[setting.release]
+kind = "weights"
+file = "model.safetensors"
+model = "mlp"
+hidden = [5]
+activation = "relu"
+batch_size = 3
+classes = 2
+
+[setting.knowledge]
+record_shape = [2, 2]
+value_range = [0, 1]
+training = { learning_rate = 0.1, epochs = 10, weight_decay = 1e-2 }
+"""
+
+
+def config(text: str, folder: Path = Path()) -> Config:
+    return parse(text, folder=folder, source="a test")
+
+
+def simulated(*, epochs: int = 20, attacks: str = "") -> Config:
+    return config(SIMULATED.format(epochs=epochs, attacks=attacks))
+
+
+def parameters() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = {"1.weight": (5, 4), "1.bias": (5,), "3.weight": (2, 5), "3.bias": (2,)}
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def test_the_adversary_has_no_training_record_and_says_so():
+    plan = simulated()
+    setting = build(plan, 0)
+    known = setting.knowledge(*range(8))
+    assert known.fixed_set is None
+    assert known.labels is None
+    assert isinstance(setting.releases(setting.groups(range(8)), 0)[0], Weights)
+    words = " ".join(threat_model(setting))
+    assert "trained on 8 records" in words
+    assert "none of which the adversary has" in words
+    assert names_for(plan.setting[0], plan.audit)[:2] == ("row-space", "kkt")
+
+
+def test_an_audit_rebuilds_pictures_from_weights_alone(tmp_path):
+    plan = make_plan(simulated(epochs=2000, attacks='attacks = ["row-space"]'))
+    summary = run(plan, tmp_path / "run", Serial())
+    (bracket,) = summary.brackets
+    assert bracket.attack == "row-space"
+    assert bracket.reached.successes >= 2
+
+
+def test_a_checkpoint_from_outside_is_read(tmp_path):
+    save_file(parameters(), tmp_path / "model.safetensors")
+    setting = build(config(GIVEN, tmp_path), 0)
+    assert setting.given is not None
+    assert setting.targets is None
+    assert setting.size == 3
+    assert dict(setting.given.arrays())["3.weight"].shape == (2, 5)
+
+
+def test_a_checkpoint_that_does_not_fit_is_named_key_by_key(tmp_path):
+    wrong = parameters()
+    wrong["1.weight"] = wrong["1.weight"].T.copy()
+    wrong["4.weight"] = wrong.pop("3.bias")
+    save_file(wrong, tmp_path / "model.safetensors")
+    with pytest.raises(InputError) as error:
+        build(config(GIVEN, tmp_path), 0)
+    for part in (
+        "'1.weight' has shape (4, 5), not (5, 4)",
+        "'3.bias' (shape (2,)) is missing",
+        "'4.weight' is not the network's",
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("batch_size = 8", "batch_size = 8, clients = 2", "clients goes with"),
+        ("shadow_targets = 40", "shadow_targets = 40, fixed_set = 30", "no fixed set"),
+        ("targets = 8\n", "targets = 7\n", "whole batches of 8"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(key, value, message):
+    text = SIMULATED.format(epochs=5, attacks="").replace(key, value)
+    with pytest.raises(InputError, match=message):
+        build(config(text), 0)
