@@ -61,16 +61,19 @@ def main() -> None:
     print("victim   attack       B     PSNR mean  [min - max]   mean colour   CPU-s   step  status")
     for victim in VICTIMS if options.victim == "all" else (options.victim,):
         count = options.batch or {"lenet": 1, "convnet": 4, "resnet": 1}[victim]
-        for name, attack in attacks(victim, count, options).items():
-            rows, ratio = [], 0.0
-            for number, seed in runs(options):
-                batch = different(data.test, options.first + 40 * number, count)
-                step = build(victim, seed, options)
-                ratio = ratio or step_cost(step, batch)
-                rows.append(measured(attack, step, batch, seed))
+        named = attacks(victim, count, options)
+        rows: dict[str, list[Measured]] = {name: [] for name in named}
+        ratio = 0.0
+        for number, seed in runs(options):
+            batch = different(data.test, options.first + 40 * number, count)
+            step = build(victim, seed, options)
+            ratio = ratio or step_cost(step, batch)
+            for name, attack in named.items():
+                rows[name].append(measured(attack, step, batch, seed))
                 if options.each:
-                    each(name, number, seed, rows[-1])
-            show(victim, name, count, rows, ratio)
+                    each(name, number, seed, rows[name][-1])
+        for name in named:
+            show(victim, name, count, rows[name], ratio)
 
 
 def parsed() -> argparse.Namespace:
