@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,9 +12,11 @@ from hypothesis import strategies as st
 from tests.attacks.analytic.gradient_cases import CLASSES, IMAGES, image_batch, image_step
 
 from exhume.attacks.analytic import infer_labels
+from exhume.attacks.analytic.presence import present_classes
+from exhume.defences import Noise
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
-from exhume.models import MLP, Initialisation
+from exhume.models import MLP, Activation, Initialisation
 from exhume.records import Records
 from exhume.release import Gradient, Weights
 from exhume.training import SGD, Batches, Training
@@ -104,6 +109,50 @@ class TestBatches:
         found = infer_labels(release, known(step, None), rng=np.random.default_rng(0))
         assert found.counts.sum() == 6
         assert found.confidence <= 0.5
+
+
+@pytest.fixture(scope="module")
+def rectified() -> GradientStep:
+    network = MLP((28, 28), 10, (32,), Activation.RELU)
+    training = Training(network, CLASSES, SGD(0.1, 0.9), 20)
+    state = training.publish(TRAINED_ON, rng=np.random.default_rng(0)).parameters
+    return GradientStep(network, CLASSES, state=dict(state))
+
+
+class TestPresence:
+    """Behind a rectifier, a negative entry of a class's row proves that the class is there."""
+
+    def test_proved_classes_are_in_the_batch(self, rectified: GradientStep) -> None:
+        missed = 0
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            data = REST.take(rng.choice(len(REST), 8, replace=False))
+            release = rectified.publish(data, rng=rng)
+            found = present_classes(rectified, release.gradients, known(rectified, None))
+            assert found is not None
+            assert set(np.flatnonzero(found)) <= set(data.labels.tolist())
+            missed += len(set(data.labels.tolist())) - int(found.sum())
+        # Records that the network is sure of hardly count in its gradient.
+        assert missed <= 8
+
+    def test_labels_of_a_trained_network_are_mostly_right(self, rectified: GradientStep) -> None:
+        """Without a record of its own, an adversary still gets nine in ten."""
+        right = 0
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            data = REST.take(rng.choice(len(REST), 4, replace=False))
+            found = infer_labels(rectified.publish(data, rng=rng), known(rectified, None), rng=rng)
+            right += (Counter(found.labels.tolist()) & Counter(data.labels.tolist())).total()
+        assert right >= 36
+
+    def test_other_layers_and_defences_do_not_tell(self, rectified: GradientStep) -> None:
+        data = image_batch(4)
+        smooth = GradientStep(MLP((28, 28), 10, (16,), Activation.TANH), CLASSES)
+        release = smooth.publish(data, rng=np.random.default_rng(0))
+        assert present_classes(smooth, release.gradients, known(smooth)) is None
+        noisy = replace(known(rectified), training=Noise(rectified, 1e-3))
+        release = rectified.publish(data, rng=np.random.default_rng(0))
+        assert present_classes(rectified, release.gradients, noisy) is None
 
 
 def test_an_absurd_gradient_has_as_many_labels_as_any() -> None:

@@ -39,7 +39,8 @@ def infer_labels(release: Release, knowledge: Knowledge, *, rng: np.random.Gener
     the layer, and counts are a sum over records of e_y. So a linear map fitted on the adversary's
     own records, one at a time, reads the counts of any batch off its gradient (Geng et al. 2021 and
     Wainakh et al. 2022 estimate p and h by their means). Own records without labels are given
-    random ones; where there are none at all, noise in the value range takes their place.
+    random ones; where there are none at all, noise in the value range takes their place. Behind a
+    rectifier, the gradient's signs tell which classes there are at all (``present_classes``).
     """
     step = gradient_step(knowledge.training)
     if step is None or step.classes is None:
@@ -55,14 +56,23 @@ def infer_labels(release: Release, knowledge: Knowledge, *, rng: np.random.Gener
         estimates[np.argmin(bias)] = 1.0
         return _labels(step.classes, estimates, 1, _lone(bias))
     from exhume.attacks.analytic.counts import fitted_counts
+    from exhume.attacks.analytic.presence import present_classes
 
     estimates, deviation = fitted_counts(step, gradients, knowledge, total, rng)
-    certainty = _certainty(estimates, deviation)
+    present = present_classes(step, gradients, knowledge)
+    if present is None or not 0 < present.sum() <= total:
+        present = None
+        certainty = _certainty(estimates, deviation)
+    elif present.sum() == total:
+        return _labels(step.classes, present.astype(np.float64), total, 1.0, present)
+    else:
+        estimates = np.where(present, np.maximum(estimates, 1.0), 0.0)
+        certainty = _certainty(estimates[present], deviation[present])
     own = knowledge.shadow_targets
     if own is None or own.y is None:
         # Made-up labels leave the fit's own error too small.
         certainty *= 0.5
-    return _labels(step.classes, estimates, total, certainty)
+    return _labels(step.classes, estimates, total, certainty, present)
 
 
 def single_label(observed: Observed) -> Label | None:
@@ -78,17 +88,27 @@ def single_label(observed: Observed) -> Label | None:
 
 
 def _labels(
-    classes: tuple[Label, ...], estimates: FloatArray, total: int, confidence: float
+    classes: tuple[Label, ...],
+    estimates: FloatArray,
+    total: int,
+    confidence: float,
+    present: Array | None = None,
 ) -> Labels:
-    """Round by the largest remainders, so that the counts add up to the batch."""
+    """Round by the largest remainders, so that the counts add up to the batch.
+
+    ``present`` (classes,): which classes there are, and no others; None where that is not known.
+    """
     # A gradient of an absurd size asks for more records of a class than there are of all.
     estimates = np.clip(np.nan_to_num(estimates), -float(total), float(total))
-    counts = np.maximum(np.floor(estimates), 0.0).astype(np.int64)
+    least = np.zeros(len(estimates)) if present is None else present.astype(np.float64)
+    # Absent classes come last where counts have to be rounded up.
+    wanted = estimates if present is None else np.where(present, estimates, -float(total))
+    counts = np.maximum(np.floor(wanted), 0.0).astype(np.int64)
     for _ in range(abs(total - int(counts.sum()))):
         if counts.sum() < total:
-            counts[np.argmax(estimates - counts)] += 1
+            counts[np.argmax(wanted - counts)] += 1
         else:
-            counts[_most(counts, estimates)] -= 1
+            counts[_most(counts, estimates, least)] -= 1
     return Labels(np.repeat(np.asarray(classes), counts), counts, estimates, confidence)
 
 
@@ -103,9 +123,9 @@ def _certainty(estimates: FloatArray, deviation: FloatArray) -> float:
     return float(np.prod(best))
 
 
-def _most(counts: Array, estimates: FloatArray) -> int:
-    """Return the class that was rounded up the most, among those with any record."""
-    excess = np.where(counts > 0, counts - estimates, -np.inf)
+def _most(counts: Array, estimates: FloatArray, least: Array) -> int:
+    """Return the class that was rounded up the most, among those with a record to spare."""
+    excess = np.where(counts > least, counts - estimates, -np.inf)
     return int(np.argmax(excess))
 
 
