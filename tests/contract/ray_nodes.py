@@ -17,7 +17,10 @@ _STORE = 80 * 2**20
 
 
 class Nodes:
-    """A head that does no work, and nodes of one CPU each, which may be removed."""
+    """A head that does no work, and nodes of one CPU each, which may be removed.
+
+    The first of them says that it has a GPU.
+    """
 
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
@@ -30,7 +33,9 @@ class Nodes:
         return str(self._cluster.address)
 
     def add(self) -> None:
-        self._workers.append(self._cluster.add_node(**_node(self._next, cpus=1)))
+        has_gpu = not self._workers and self._next == 3
+        node = self._cluster.add_node(**_node(self._next, cpus=1), num_gpus=int(has_gpu))
+        self._workers.append(node)
         self._next += 1
 
     def remove(self, worker: int) -> None:
@@ -50,6 +55,11 @@ class Nodes:
 
     def close(self) -> None:
         self._cluster.shutdown()
+
+
+def device(common: str, task: int) -> str:
+    """Work that tells which GPU it was given."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", common)
 
 
 def _children(parent: int) -> list[int]:

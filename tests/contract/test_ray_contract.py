@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.audit import small
 from tests.contract.executor import ExecutorContract, outcome
-from tests.contract.ray_nodes import Nodes, nodes
+from tests.contract.ray_nodes import Nodes, device, nodes
 from tests.shadows import small_network as shadows
 from tests.shadows.test_shared_training import ordered, same_by
 
@@ -41,6 +41,10 @@ class TestRay(ExecutorContract):
         yield
         assert ray.is_initialized()
         ray.shutdown()
+
+    def test_shares_of_a_gpu_are_where_one_is(self, cluster: Nodes) -> None:
+        halves = Ray(cluster.address, cpus=0.5, gpus=0.5)
+        assert dict(halves.map(device, "none", range(4))) == dict.fromkeys(range(4), "0")
 
     def test_a_node_removed_in_the_middle(self, cluster: Nodes, tmp_path: Path) -> None:
         """Its tasks are done elsewhere; a node that joins meanwhile takes part."""
