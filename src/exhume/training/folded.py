@@ -132,12 +132,17 @@ class FoldedSimulator(Simulator):
 
 def add_target(
     nominal: Nominal, step: Step, targets: Targets, moved: Moved, gradient: Moved
-) -> None:
-    """Add each target's own gradient, whole, to its model's ``gradient``."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Add each target's own gradient, whole, to its model's ``gradient``.
+
+    Returns the first layer's scores (k, width), and the derivatives of the step's mean loss in the
+    last layer's (k, outputs) and in the first layer's (k, width).
+    """
     inside = targets.inside
     score = nominal.tensor(targets.rows @ step.first.T)
     score = score + (moved.first @ inside[:, :, None])[:, :, 0]
     score = score + moved.outside * targets.squared[:, None]
+    first = score
     values: list[Tensor] = []
     rises: list[Tensor] = []
     totals: list[Tensor] = []
@@ -149,7 +154,7 @@ def add_target(
         score = (totals[-1] @ value[:, :, None])[:, :, 0] + bias + own[:, :, -1]
     if nominal.loss is Loss.CROSS_ENTROPY:
         score = torch.softmax(score, dim=1)
-    signal = (score - targets.responses) / step.count
+    error = signal = (score - targets.responses) / step.count
     for layer in range(len(totals) - 1, -1, -1):
         total = gradient.deeper[layer]
         total[:, :, :-1].add_(signal[:, :, None] * values[layer][:, None, :])
@@ -157,6 +162,7 @@ def add_target(
         signal = (totals[layer].mT @ signal[:, :, None])[:, :, 0] * rises[layer]
     gradient.first.baddbmm_(signal[:, :, None], inside[:, None, :])
     gradient.outside.add_(signal)
+    return first, error, signal
 
 
 def folded(left: Tensor, right: Tensor) -> Tensor:

@@ -85,23 +85,33 @@ class Hessian:
         self.first, self.mixed, self.deeper = first, mixed, deeper
 
     @classmethod
-    def of(cls, nominal: Nominal, step: Step) -> Hessian:
-        """Return it at θ₋ of a step, from all its tiles."""
+    def of(cls, nominal: Nominal, step: Step, *, leading: int | None = None) -> Hessian:
+        """Return it at θ₋ of a step, from all its tiles.
+
+        With ``leading``, only that many of the inputs' widest directions count.
+        """
         _, width, outputs = nominal.widths
-        rank, last = nominal.basis.shape[1], outputs * (width + 1)
+        last = outputs * (width + 1)
+        rank = nominal.basis.shape[1] if leading is None else leading
         first = nominal.zeros(width, rank, width, rank)
         mixed = nominal.zeros(width * last, rank)
         deeper = nominal.zeros(last, last)
         for tile in step.tiles:
-            curvature = _Curvature(nominal, step, tile)
+            curvature = Curvature(nominal, step, tile)
+            inputs = tile.inputs[:, :rank].contiguous()
             for a in range(width):
                 for b in range(a + 1):
-                    _add_weighted(first[a, :, b, :], tile.inputs, curvature.hidden[a, b])
-            mixed.addmm_(curvature.mixed, tile.inputs)
+                    _add_weighted(first[a, :, b, :], inputs, curvature.hidden[a, b])
+            mixed.addmm_(curvature.mixed, inputs)
             deeper.add_(curvature.deeper)
         _complete(first)
         blocks = mixed.view(width, last, rank).transpose(1, 2).reshape(width * rank, last)
         return cls(first.view(width * rank, width * rank), blocks, deeper)
+
+    def dense(self) -> Tensor:
+        """Return it as one matrix, the first layer's weights before the deeper ones."""
+        upper = torch.cat([self.first, self.mixed], dim=1)
+        return torch.cat([upper, torch.cat([self.mixed.T, self.deeper], dim=1)])
 
     def add_product(self, moved: Moved, gradient: Moved) -> None:
         """Add H · moved to ``gradient``."""
@@ -128,7 +138,7 @@ def _complete(first: Tensor) -> None:
             first[b, :, a, :] = first[a, :, b, :]
 
 
-class _Curvature:
+class Curvature:
     """What each record of a tile adds to the Hessian, in its scores."""
 
     def __init__(self, nominal: Nominal, step: Step, tile: Tile) -> None:

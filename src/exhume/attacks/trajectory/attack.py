@@ -29,7 +29,7 @@ class TrajectoryInversion(Attack):
     """
 
     iterations: int = 60
-    retries: int = 3
+    retries: int = 6
     jacobians: int = 60
     name: ClassVar[str] = "trajectory-inversion"
 

@@ -13,6 +13,7 @@ from exhume.attacks.trajectory.labels import simulate_probes
 from exhume.attacks.trajectory.multisecant import Box
 from exhume.attacks.trajectory.preconditioner import Preconditioner, SignalSimulator
 from exhume.attacks.trajectory.problem import Problem
+from exhume.attacks.trajectory.response import Response
 from exhume.attacks.trajectory.schedule import HOPELESS, Engine, Goal, Trail, attempt
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Stat, Status
@@ -23,8 +24,8 @@ _SMALL = 5e7
 """Multiplications of a training up to which everything is done in double precision."""
 _VAGUE = 0.2
 """An error above this share of the fixed set's deviation is no answer, however well it fits."""
-_MARGIN = 0.02
-"""How far out of the known range the search may go, in units of the range."""
+_MARGIN, _SLACK = 0.02, 0.3
+"""How far out of the known range the search may go, and how much further close to an answer."""
 
 
 def invert(
@@ -64,7 +65,9 @@ def _engine(problem: Problem) -> Engine:
     rows = np.asarray(fixed.x, dtype=np.float64).reshape(len(fixed), -1)
     spread = float(np.sqrt(rows.var(axis=0).sum()))
     reach = 0.4 * (spread or float(np.linalg.norm(rows[0])) or 1.0)
-    return Engine(simulator, Preconditioner(simulator.nominal), simulate_probes(simulator), reach)
+    preconditioner = Preconditioner(simulator.nominal)
+    response = Response(preconditioner)
+    return Engine(simulator, preconditioner, response, simulate_probes(simulator), reach)
 
 
 def _goal(
@@ -84,20 +87,21 @@ def _goal(
 
 def _box(known: Knowledge) -> Box:
     size = int(np.prod(known.record_shape))
-    low, high = np.full(size, -np.inf), np.full(size, np.inf)
+    low, high, slack = np.full(size, -np.inf), np.full(size, np.inf), 0.0
     if known.value_range is not None:
-        margin = _MARGIN * (known.value_range[1] - known.value_range[0])
+        extent = known.value_range[1] - known.value_range[0]
+        margin, slack = _MARGIN * extent, _SLACK * extent
         low[:], high[:] = known.value_range[0] - margin, known.value_range[1] + margin
     if known.known_attributes is not None:
         mask = known.known_attributes.mask.ravel()
         low[mask] = high[mask] = known.known_attributes.values.ravel()[mask]
-    return Box(low, high)
+    return Box(low, high, slack)
 
 
 def _answer(trail: Trail, problem: Problem, known: Knowledge, seen: Dynamics) -> Reconstruction:
     """Say what was reached, and what it is worth."""
     best, goal = trail.best, trail.goal
-    if best.signals is None:
+    if best.heard is None:
         return Reconstruction(
             np.empty((0, *known.record_shape)),
             Status.NOT_CONVERGED,
@@ -138,11 +142,11 @@ def _deviation(problem: Problem) -> float:
 def _error(trail: Trail) -> float:
     """Estimate the root-mean-square error of the answer, in the record's units."""
     best, preconditioner = trail.best, trail.engine.preconditioner
-    assert best.signals is not None
-    gap = best.observed - best.reached
-    step = preconditioner.steps(gap[None], best.signals[None])[0]
+    assert best.heard is not None
+    gap = best.gap
+    step = preconditioner.steps(gap[None], best.heard.signals)[0]
     white = float(np.linalg.norm(gap) / np.sqrt(gap.size))
-    spread = preconditioner.spread(best.signals)
+    spread = preconditioner.spread(best.heard.signals[0])
     return float(np.hypot(np.sqrt(np.mean(step**2)), white * spread))
 
 

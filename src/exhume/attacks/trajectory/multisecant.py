@@ -1,8 +1,11 @@
 """Multisecant Gauss–Newton: solve θ(x) = θ* with one simulation an iteration, many at once.
 
-Each pursuit of one target keeps its past points; their differences to the best one are secants of
-the training map. A step answers the residual by the secants as far as they reach, and by the
-preconditioner's inverse for the rest. No pursuit looks at another's.
+Each pursuit of one target has a linear model of the training map around its best point, and keeps
+its past points: their differences to the best one are secants of the map itself. A step answers
+the residual by the secants as far as they reach, and by the model for the rest. Far from the
+solution, what counts is the residual in units of the record, as the model sees it, and the model is
+made anew at every better point; near it, the plain residual, and the model stays while it helps. No
+pursuit looks at another's.
 """
 
 from __future__ import annotations
@@ -11,37 +14,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from exhume.arrays import FloatArray
-from exhume.attacks.trajectory.preconditioner import Preconditioner, SignalSimulator
+from exhume.attacks.trajectory.preconditioner import Heard, SignalSimulator
+from exhume.attacks.trajectory.response import Local, Response
 
 _MEMORY = 40
-_RIDGE = 1e-4
-_SCALED = 12
-"""Iterations at most in which the length of the difference is left out of account."""
-_NEAR = 0.12
-"""Relative residual from which on the length counts."""
-_LOST, _PATIENCE = 4, 8
-"""Simulations without progress after which a pursuit looks around, and after which it ends."""
-_LOOKS = 4
-_STRIDE = 0.01
-"""How often it may look around, and how far, in units of the longest step."""
+_RIDGE_FAR, _RIDGE_NEAR = 1e-3, 1e-7
+_NEAR = 0.1
+"""Relative residual from which on the plain residual decides."""
+_DAMPING_NEAR = 0.01
+_PATIENCE_FAR, _PATIENCE_NEAR = 8, 14
+"""Simulations without progress after which a pursuit ends."""
+_STALE = 3
+"""Failures in a row after which the model is made anew, if the best point has moved since."""
 _LOOSE = 4.0
 """A pursuit that no longer moves is solved within this factor of its tolerance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """Where an input may lie: ``low``, ``high`` (inputs,), equal where it is known."""
+    """Where an input may lie: ``low``, ``high`` (inputs,), equal where it is known.
+
+    Close to an answer an edge is only in the way, and may be passed by ``slack``.
+    """
 
     low: FloatArray
     high: FloatArray
+    slack: float = 0.0
 
-    def clip(self, x: FloatArray) -> FloatArray:
+    def clip(self, x: FloatArray, *, close: bool = False) -> FloatArray:
         """Return the nearest point inside."""
-        return np.clip(x, self.low, self.high)
+        slack = np.where(self.low < self.high, self.slack, 0.0) if close else 0.0
+        return np.clip(x, self.low - slack, self.high + slack)
+
+
+@dataclass(eq=False)
+class _Point:
+    """A simulated record, its residual (P,), and the residual in the model's coordinates."""
+
+    x: FloatArray
+    residual: FloatArray
+    coordinates: FloatArray = field(default_factory=lambda: np.empty(0))
 
 
 @dataclass(eq=False)
@@ -57,19 +71,21 @@ class Pursuit:
     tolerance: float
     """Relative residual at which the answer can't be told from the truth."""
     radius: float = 0.0
+    damping: float = 0.1
     simulations: int = 0
     residual: float = np.inf
     """Of the best point, relative to the observed difference."""
-    scale: float = 1.0
-    scaled: bool = True
+    level: float = np.inf
+    """The squared length of the best point's coordinates."""
     idle: int = 0
-    """Simulations since the residual last fell by a twentieth."""
-    looks: int = 0
-    asked: FloatArray = field(default_factory=lambda: np.empty(0))
-    best: FloatArray = field(default_factory=lambda: np.empty(0))
-    reached: FloatArray = field(default_factory=lambda: np.empty(0))
-    signals: Tensor | None = None
-    points: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
+    """Simulations since the residual last fell by a twentieth, or the level by a tenth."""
+    failures: int = 0
+    heard: Heard | None = None
+    local: Local | None = None
+    points: list[_Point] = field(default_factory=list)
+    _best: _Point | None = None
+    _modelled: _Point | None = None
+    _was_near: bool = False
 
     def __post_init__(self) -> None:
         self.radius = self.reach
@@ -78,105 +94,126 @@ class Pursuit:
     @property
     def solved(self) -> bool:
         """Whether the residual is as small as the release allows."""
-        if self.scaled:
-            return False
         return self.residual <= (self.tolerance if self.idle < 3 else _LOOSE * self.tolerance)
 
     @property
     def done(self) -> bool:
         """Whether more simulations are of no use."""
-        return self.solved or self.idle >= _PATIENCE
+        return self.solved or self.idle >= (_PATIENCE_NEAR if self.near else _PATIENCE_FAR)
+
+    @property
+    def near(self) -> bool:
+        """Whether the plain residual decides."""
+        return self.residual < _NEAR
+
+    @property
+    def best(self) -> FloatArray:
+        """Return the best point (inputs,)."""
+        return np.empty(0) if self._best is None else self._best.x
 
     @property
     def gap(self) -> FloatArray:
         """Return what is left to explain at the best point, (P,)."""
-        return np.asarray(self.observed - self.scale * self.reached)
+        assert self._best is not None
+        return self._best.residual
 
-    def absorb(self, difference: FloatArray, signals: Tensor) -> None:
+    def absorb(self, difference: FloatArray, heard: Heard) -> None:
         """Take in what was simulated at ``x``."""
         self.simulations += 1
         self.idle += 1
         if not np.isfinite(difference).all():
-            self.radius *= 0.25
+            self._fail(0.25)
             return
-        self.points = [*self.points[1 - 2 * _MEMORY :], (self.x, difference)]
-        scale = self._fitted(difference) if self.scaled else 1.0
-        residual = self._relative(difference, scale)
-        if residual < self.residual:
-            if residual < 0.95 * self.residual:
-                self.idle = 0
-                self.radius = min(2.0 * self.radius, self.reach)
-            self.residual, self.scale = residual, scale
-            self.best, self.reached, self.signals = self.x, difference, signals
-        else:
-            self.radius *= 0.5
-        if self.scaled and (self.residual < _NEAR or self.simulations >= _SCALED):
-            self._count_length()
+        point = _Point(self.x, self.observed - difference)
+        size = float(np.linalg.norm(self.observed)) or 1e-300
+        residual = float(np.linalg.norm(point.residual)) / size
+        level = np.inf
+        if self.local is not None:
+            point.coordinates = self.local.coordinates(point.residual[None])[0]
+            level = float(point.coordinates @ point.coordinates)
+        self.points = [*self.points[1 - 2 * _MEMORY :], point]
+        closer = residual < self.residual
+        if not self.near:
+            closer = level < self.level or residual < 0.5 * self.residual
+        if not closer:
+            self._fail(0.5)
+            return
+        if residual < 0.95 * self.residual or (not self.near and level < 0.9 * self.level):
+            self.idle = 0
+        self.damping = max(self.damping * (0.1 if level < 0.3 * self.level else 0.5), 1e-6)
+        self.radius = self.reach
+        self.failures = 0
+        self.residual, self.level = residual, level
+        self._best, self.heard = point, heard
+
+    def _fail(self, factor: float) -> None:
+        self.failures += 1
+        self.damping = min(10.0 * self.damping, 1e6)
+        if self.local is None:
+            self.radius *= factor
+        elif self.near:
+            self.radius = factor * float(np.linalg.norm(self.x - self.best))
 
     @property
-    def lost(self) -> bool:
-        """Whether the secants mislead, and the neighbourhood must be looked at afresh."""
-        return self.idle >= _LOST and self.looks < _LOOKS and self.signals is not None
+    def stale(self) -> bool:
+        """Whether a model around the best point is wanted."""
+        if self._best is None or self._best is self._modelled:
+            return False
+        if self.local is None or self.near != self._was_near:
+            return True
+        return self.failures == 0 if not self.near else self.failures >= _STALE
 
-    def questions(self, directions: FloatArray) -> FloatArray:
-        """Return the points (m, inputs) to simulate next."""
-        if not self.lost:
-            return self.x[None]
-        free = self.box.low < self.box.high
-        self.asked = self.best + _STRIDE * self.reach * directions * free
-        return self.asked
+    def model(self, local: Local) -> None:
+        """Take a model around the best point, and see everything by it."""
+        assert self._best is not None
+        if self.near and not self._was_near:
+            # Secants from afar are those of another map.
+            self.points = [self._best]
+        self.local, self._modelled, self._was_near = local, self._best, self.near
+        seen = local.coordinates(np.array([point.residual for point in self.points]))
+        for point, own in zip(self.points, seen, strict=True):
+            point.coordinates = own
+        self.level = float(self._best.coordinates @ self._best.coordinates)
 
-    def look_around(self, differences: FloatArray) -> None:
-        """Take the answers to the neighbouring points as the only secants from here on."""
-        finite = np.isfinite(differences).all(axis=1)
-        self.points = list(zip(self.asked[finite], differences[finite], strict=True))
-        self.simulations += len(differences)
-        self.looks += 1
-        self.idle = 0
-        self.radius = max(self.radius, 0.25 * self.reach)
-
-    def secants(self) -> tuple[FloatArray, FloatArray]:
-        """Return past steps (m, inputs) from the best point and what they brought (m, P)."""
-        far = [p for p in self.points if p[0] is not self.best]
-        if not far:
-            return np.zeros((0, len(self.x))), np.zeros((0, len(self.observed)))
-        steps = np.array([x - self.best for x, _ in far])
-        gains = np.array([d - self.reached for _, d in far]) * self.scale
-        length = np.linalg.norm(steps, axis=1)
-        keep = np.argsort(length, kind="stable")[:_MEMORY]
-        keep = keep[length[keep] > 1e-12 * (1.0 + np.linalg.norm(self.best))]
-        length = length[keep]
-        if not len(keep):
-            return steps[:0], gains[:0]
-        weight = 1.0 / (length * (1.0 + length / max(self.radius, 1e-12)))
-        return steps[keep] * weight[:, None], gains[keep] * weight[:, None]
-
-    def propose(self, step: FloatArray) -> None:
-        """Set the next ``x``: the step cut to the radius, inside the box."""
+    def propose(self) -> None:
+        """Set the next ``x``: secants, then the model; the step cut to the radius, in the box."""
+        if self._best is None or self.local is None:
+            # Nothing was finite yet: less of a record disturbs the training less.
+            self.x = self.box.clip(0.5 * self.x)
+            return
+        step, gap = self._by_secants(self._best)
+        step = step + self.local.step(gap, _DAMPING_NEAR if self.near else self.damping)
         length = float(np.linalg.norm(step))
         if length > self.radius:
             step = step * (self.radius / length)
-        self.x = self.box.clip(self.best + step)
+        self.x = self.box.clip(self._best.x + step, close=self.near)
 
-    def _fitted(self, difference: FloatArray) -> float:
-        squared = float(difference @ difference)
-        return float(np.clip(difference @ self.observed / max(squared, 1e-300), 0.1, 10.0))
-
-    def _relative(self, difference: FloatArray, scale: float) -> float:
-        gap = float(np.linalg.norm(self.observed - scale * difference))
-        return gap / max(float(np.linalg.norm(self.observed)), 1e-300)
-
-    def _count_length(self) -> None:
-        self.scaled, self.scale, self.idle = False, 1.0, 0
-        self.residual = self._relative(self.reached, 1.0)
+    def _by_secants(self, best: _Point) -> tuple[FloatArray, FloatArray]:
+        """Return the step that the secants suggest, and the residual that they leave."""
+        far = [point for point in self.points if point is not best]
+        none = np.zeros_like(best.x), best.residual
+        if not far:
+            return none
+        steps = np.array([point.x - best.x for point in far])
+        length = np.linalg.norm(steps, axis=1)
+        keep = np.argsort(length, kind="stable")[:_MEMORY]
+        keep = keep[length[keep] > 1e-12 * (1.0 + np.linalg.norm(best.x))]
+        if not len(keep):
+            return none
+        length = length[keep]
+        weight = (1.0 / (length * (1.0 + 0.25 * length / length[0])))[:, None]
+        gains = np.array([best.coordinates - far[i].coordinates for i in keep]) * weight
+        gram = gains @ gains.T
+        ridge = _RIDGE_NEAR if self.near else _RIDGE_FAR
+        gram[np.diag_indices_from(gram)] += ridge * gram.diagonal().max() + 1e-300
+        share = np.linalg.solve(gram, gains @ best.coordinates) * weight[:, 0]
+        left = (1.0 - share.sum()) * best.residual
+        left = left + share @ np.array([far[i].residual for i in keep])
+        return share @ steps[keep], left
 
 
 def pursue(
-    pursuits: Sequence[Pursuit],
-    simulator: SignalSimulator,
-    preconditioner: Preconditioner,
-    *,
-    iterations: int,
+    pursuits: Sequence[Pursuit], simulator: SignalSimulator, response: Response, *, iterations: int
 ) -> None:
     """Run every pursuit for some iterations, all simulations of one iteration together."""
     shape = simulator.fixed_set.record_shape
@@ -184,45 +221,18 @@ def pursue(
         active = [one for one in pursuits if not one.done]
         if not active:
             return
-        asked = [one.questions(preconditioner.directions) for one in active]
-        counts = [len(x) for x in asked]
-        responses = np.repeat([one.response for one in active], counts)
-        found = simulator.simulate(np.concatenate(asked).reshape(-1, *shape), responses)
-        ends = np.cumsum(counts)
-        for one, end, count in zip(active, ends, counts, strict=True):
-            part = slice(end - count, end)
-            if one.lost:
-                one.look_around(found.differences[part])
-            else:
-                one.absorb(found.differences[end - 1], found.signals[end - 1])
+        asked = np.array([one.x for one in active]).reshape(-1, *shape)
+        found = simulator.simulate(asked, np.array([one.response for one in active]))
+        for i, one in enumerate(active):
+            one.absorb(found.differences[i], found.heard.of(slice(i, i + 1)))
             if one.done:
                 one.points.clear()
-        _propose([one for one in active if not one.done], preconditioner)
-
-
-def _propose(pursuits: Sequence[Pursuit], preconditioner: Preconditioner) -> None:
-    """Set where each pursuit goes next."""
-    lost = [one for one in pursuits if one.signals is None]
-    for one in lost:
-        # Nothing was finite yet: less of a record disturbs the training less.
-        one.x = one.box.clip(0.5 * one.x)
-    ready = [one for one in pursuits if one.signals is not None]
-    if not ready:
-        return
-    fits = [_fit(one) for one in ready]
-    signals = torch.stack([one.signals for one in ready if one.signals is not None])
-    answers = preconditioner.steps(np.array([rest for _, rest in fits]), signals)
-    for one, (step, _), answer in zip(ready, fits, answers, strict=True):
-        one.propose(step + answer)
-
-
-def _fit(one: Pursuit) -> tuple[FloatArray, FloatArray]:
-    """Return the step that the secants suggest, and the residual that they leave."""
-    steps, gains = one.secants()
-    gap = one.gap
-    if not len(steps):
-        return np.zeros_like(one.x), gap
-    gram = gains @ gains.T
-    gram[np.diag_indices_from(gram)] += _RIDGE * gram.diagonal().max() + 1e-300
-    share = np.linalg.solve(gram, gains @ gap)
-    return share @ steps, gap - share @ gains
+        active = [one for one in active if not one.done]
+        stale = [one for one in active if one.stale]
+        if stale:
+            heard = Heard.joined([one.heard for one in stale if one.heard is not None])
+            x, y = np.array([one.best for one in stale]), [one.response for one in stale]
+            for one, local in zip(stale, response.at(x, y, heard), strict=True):
+                one.model(local)
+        for one in active:
+            one.propose()

@@ -8,6 +8,7 @@ Hessian only, and by δ(t) changing with the input; secants learn what is left o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,41 +24,63 @@ _CURVATURE_NUMBERS = 1 << 26
 """Curvatures are averaged over neighbouring steps where more numbers would have to be kept."""
 _WIDE = 32
 """Hidden layers wider than this keep the diagonal of each direction's curvature only."""
-_DIRECTIONS = 24
-_DAMPING = 3e-3
+DAMPING = 3e-3
 """Of the response outside the span, which no record of the fixed set dampens."""
 
 
 @dataclass(frozen=True, eq=False)
-class Simulated:
-    """Trainings with a record each: θ − base (k, P), and the record's signal δ(t) (k, T, width).
+class Heard:
+    """What records were to their networks, at every step that they take part in.
 
-    The signal is the derivative of a step's mean loss in the first layer's scores, for every step
-    that the record takes part in.
+    ``scores`` (k, T, width) of the first layer; the derivatives of a step's mean loss in the last
+    layer's scores, ``errors`` (k, T, outputs), and in the first layer's, ``signals``
+    (k, T, width).
     """
 
-    differences: FloatArray
+    scores: Tensor
+    errors: Tensor
     signals: Tensor
+
+    def of(self, part: slice) -> Heard:
+        """Return some of the records'."""
+        return Heard(self.scores[part], self.errors[part], self.signals[part])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Heard]) -> Heard:
+        """Return the records of all parts, in order."""
+        return cls(
+            torch.cat([one.scores for one in parts]),
+            torch.cat([one.errors for one in parts]),
+            torch.cat([one.signals for one in parts]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Trainings with a record each: θ − base (k, P), and what the record was along the way."""
+
+    differences: FloatArray
+    heard: Heard
 
 
 class SignalSimulator(FoldedSimulator):
     """The folded engine, keeping what each target's own gradient was along the way."""
 
     def simulate(self, x: Array, y: Array) -> Simulated:
-        """Return differences and signals of records ``x`` (k, *record shape)."""
+        """Return what training with each of the records ``x`` (k, *record shape) ends in."""
         rows = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
-        found, signals = [], []
+        found, along = [], []
         with torch.no_grad():
             for start in range(0, len(rows), self.chunk):
                 part = slice(start, start + self.chunk)
                 targets = Targets.of(self.nominal, rows[part], np.asarray(y)[part])
                 difference, heard = self._listened(targets)
                 found.append(difference)
-                signals.append(heard)
-        return Simulated(np.concatenate(found), torch.cat(signals))
+                along.append(heard)
+        return Simulated(np.concatenate(found), Heard.joined(along))
 
-    def _listened(self, targets: Targets) -> tuple[FloatArray, Tensor]:
-        """Return what ``differences`` does of some targets, and their signals."""
+    def _listened(self, targets: Targets) -> tuple[FloatArray, Heard]:
+        """Return what ``differences`` does of some targets, and what was heard of them."""
         optimiser = self.training.optimiser
         assert isinstance(optimiser, SGD)
         moved, velocity = (Moved.zero(self.nominal, len(targets.rows)) for _ in range(2))
@@ -67,13 +90,12 @@ class SignalSimulator(FoldedSimulator):
             for tile in step.tiles:
                 self._add_tile(step, tile, moved, velocity)
             if step.with_target:
-                before = velocity.outside.clone()
-                add_target(self.nominal, step, targets, moved, velocity)
-                heard.append(velocity.outside - before)
+                heard.append(add_target(self.nominal, step, targets, moved, velocity))
             if optimiser.weight_decay:
                 velocity.add(moved, optimiser.weight_decay)
             moved.add(velocity, -optimiser.learning_rate)
-        return moved.unrotated(self.nominal, targets.outside), torch.stack(heard, dim=1)
+        along = Heard(*(torch.stack(part, dim=1) for part in zip(*heard, strict=True)))
+        return moved.unrotated(self.nominal, targets.outside), along
 
 
 class Preconditioner:
@@ -81,10 +103,9 @@ class Preconditioner:
 
     def __init__(self, nominal: Nominal) -> None:
         self.nominal = nominal
-        self._takes_part: list[bool] = []
-        self._window, self._curvature = self._curvatures()
+        self.takes_part: list[bool] = []
+        self.window, self.curvature = self._curvatures()
         self._basis = nominal.tensor(nominal.basis)
-        self.directions = self._directions()
 
     def steps(self, residuals: FloatArray, signals: Tensor) -> FloatArray:
         """Return changes of the inputs (k, inputs) that would answer ``residuals`` (k, P).
@@ -100,8 +121,8 @@ class Preconditioner:
         rest = first - rotated @ self._basis.T
         free = outside.square().sum(dim=1) + torch.finfo(within.dtype).tiny
         answer = torch.einsum("kwr,krw->kr", rotated, within)
-        answer = answer / (within.square().sum(dim=2) + _DAMPING * free[:, None])
-        beyond = torch.einsum("kw,kwi->ki", outside, rest) / (free * (1 + _DAMPING))[:, None]
+        answer = answer / (within.square().sum(dim=2) + DAMPING * free[:, None])
+        beyond = torch.einsum("kw,kwi->ki", outside, rest) / (free * (1 + DAMPING))[:, None]
         found = answer @ self._basis.T + beyond
         return np.asarray(found[:, :-1].double().cpu().numpy())
 
@@ -112,7 +133,7 @@ class Preconditioner:
         """
         within, outside = self.responses(signals[None])
         free = float(outside.square().sum()) + 1e-300
-        inside = 1.0 / (within.square().sum(dim=2)[0] + _DAMPING * free)
+        inside = 1.0 / (within.square().sum(dim=2)[0] + DAMPING * free)
         beyond = self.nominal.basis.shape[0] - self.nominal.basis.shape[1]
         total = float(inside.sum()) + beyond / free
         return float(np.sqrt(total / self.nominal.basis.shape[0]))
@@ -131,8 +152,8 @@ class Preconditioner:
         outside = signals.new_zeros(width, models)
         speeds = (torch.zeros_like(within), torch.zeros_like(outside))
         heard = iter(signals.permute(1, 2, 0))
-        for at, takes_part in enumerate(self._takes_part):
-            curvature = self._curvature[at // self._window]
+        for at, takes_part in enumerate(self.takes_part):
+            curvature = self.curvature[at // self.window]
             if curvature.ndim == 3:
                 pull = torch.bmm(curvature, within)
             else:
@@ -148,15 +169,6 @@ class Preconditioner:
                 moved.sub_(speed, alpha=optimiser.learning_rate)
         return within.permute(2, 0, 1).contiguous(), outside.T.contiguous()
 
-    def _directions(self) -> FloatArray:
-        """Return unit inputs (m, inputs) whose answer spreads: those that the scores depend on.
-
-        They are what the first layer's rows spanned along the training.
-        """
-        rows = np.concatenate([step.first[:, :-1] for step in self.nominal.steps()][::1])
-        _, sizes, right = np.linalg.svd(rows[:: max(1, len(rows) // 2000)], full_matrices=False)
-        return np.asarray(right[: min(_DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))])
-
     def _curvatures(self) -> tuple[int, Tensor]:
         """Return, a window of steps, each direction's block of the Hessian of the mean loss.
 
@@ -169,7 +181,7 @@ class Preconditioner:
         shape = (rank, width) if width > _WIDE else (rank, width, width)
         found = self.nominal.zeros(-(-count // window), *shape)
         for at, step in enumerate(self.nominal.steps()):
-            self._takes_part.append(step.with_target)
+            self.takes_part.append(step.with_target)
             for tile in step.tiles:
                 found[at // window] += self._direction_blocks(step, tile, shape)
         members = np.bincount(np.arange(count) // window)

@@ -11,10 +11,13 @@ from exhume.arrays import FloatArray
 from exhume.attacks.trajectory.labels import Probes, evidence
 from exhume.attacks.trajectory.multisecant import Box, Pursuit, pursue
 from exhume.attacks.trajectory.preconditioner import Preconditioner, SignalSimulator
+from exhume.attacks.trajectory.response import Response
 
 _GLIMPSE = 7
 """Iterations after which the labels of a hard target are compared."""
-_FINALISTS = 2
+_FINALISTS, _LABELS = 2, 5
+_ROUNDS = 4
+"""Rounds that a target gets even where nothing explained anything."""
 HOPELESS = 0.9
 """Relative residual above which an answer explains nothing."""
 CERTIFIED = 1e-3
@@ -37,12 +40,13 @@ class Engine:
 
     simulator: SignalSimulator
     preconditioner: Preconditioner
+    response: Response
     probes: Probes
     reach: float
 
     def pursue(self, pursuits: Sequence[Pursuit], iterations: int) -> None:
         """Run pursuits, those that are solved already excepted."""
-        pursue(pursuits, self.simulator, self.preconditioner, iterations=iterations)
+        pursue(pursuits, self.simulator, self.response, iterations=iterations)
 
 
 def attempt(engine: Engine, goals: Sequence[Goal], *, iterations: int, retries: int) -> list[Trail]:
@@ -75,15 +79,15 @@ class Trail:
 
     @property
     def best(self) -> Pursuit:
-        """Return the pursuit with the smallest residual, lengths counted."""
-        return min(self.pursuits, key=lambda one: (not one.solved, one.scaled, one.residual))
+        """Return the pursuit with the smallest residual."""
+        return min(self.pursuits, key=lambda one: (not one.solved, one.residual))
 
     @property
     def certified(self) -> bool:
         """Whether repeating the training with the best answer ends at the release."""
         best = self.best
         near = max(CERTIFIED, 3.0 * self.goal.tolerance)
-        return best.solved or (not best.scaled and best.residual <= near)
+        return best.solved or best.residual <= near
 
     @property
     def simulations(self) -> int:
@@ -94,7 +98,7 @@ class Trail:
         """Whether another round may help: no longer where no label explained anything."""
         if self.certified:
             return False
-        return round_ < 2 or self.best.residual < HOPELESS
+        return round_ < _ROUNDS or self.best.residual < HOPELESS
 
     def set_out(self, label: int, start: int) -> Pursuit:
         """Begin with the label of a rank of evidence, from its start of a rank."""
@@ -119,10 +123,17 @@ class Trail:
         elif round_ == 1:
             plan = [(label, 0) for label in range(2, count)] or [(0, 4), (0, 5)]
         else:
-            first, second = self._by_residual()[:2] if count > 1 else (0, 0)
-            start = 3 * round_ - 3
-            plan = [(first, start), (first, start + 1), (first, start + 2), (second, round_)]
+            ranks = self._by_residual()[:_LABELS] if count > 1 else [0, 0, 0]
+            tried = {rank: self._tried(rank) for rank in ranks}
+            plan = []
+            for rank in ranks:
+                plan.append((rank, tried[rank]))
+                tried[rank] += 1
         return [self.set_out(label, start) for label, start in plan]
+
+    def _tried(self, rank: int) -> int:
+        """Return how many starts the label of a rank of evidence has had."""
+        return sum(one.response == self.labels[rank] for one in self.pursuits)
 
     def _by_residual(self) -> list[int]:
         """Return the labels' ranks of evidence, those that came closest first."""
