@@ -89,6 +89,9 @@ def nodes(count: int) -> Iterator[Nodes]:
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # A machine that is busy with other tests is slow to start workers, not broken.
+        patch.setenv("RAY_worker_register_timeout_seconds", "300")
+        patch.setenv("RAY_health_check_timeout_ms", "60000")
         started = Nodes()
         try:
             for _ in range(count):

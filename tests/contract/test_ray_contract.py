@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,20 @@ pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
 def cluster() -> Iterator[Nodes]:
     with nodes(2) as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def bounded() -> Iterator[None]:
+    """A cluster that does not go on is a failure, not a night's wait."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError("the cluster made no progress in three minutes")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(180)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 class TestRay(ExecutorContract):
