@@ -96,7 +96,7 @@ class KKT(Attack):
         if knowledge.value_range is None or not self.draws or not len(searched):
             return searched
         found = proposed(span, knowledge.value_range, self.draws, 40, rng)
-        return _with_proposals(searched, found, network, knowledge, (self.excess * count) // 2)
+        return with_proposals(searched, found, network, knowledge, (self.excess * count) // 2)
 
     def _turns(self) -> list[int]:
         """How many restarts each slope gets."""
@@ -104,7 +104,7 @@ class KKT(Attack):
         return [len(range(i, self.restarts, kinds)) for i in range(kinds)]
 
 
-def _with_proposals(
+def with_proposals(
     searched: Reconstruction,
     found: Proposals,
     network: HiddenLayer,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.attacks.base import Attack, nothing
+from exhume.attacks.kkt.attack import with_proposals
 from exhume.attacks.kkt.counts import candidate_classes
 from exhume.attacks.kkt.network import Move, read_move
 from exhume.attacks.starts import GaussianStart, Start
@@ -17,11 +17,6 @@ from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
 from exhume.release import Release
 
-if TYPE_CHECKING:
-    from exhume.attacks.kkt.objective import Stationarity
-    from exhume.attacks.kkt.search import Schedule
-    from exhume.attacks.kkt.span import Span
-
 
 @dataclass(frozen=True)
 class KnownInitialisation(Attack):
@@ -29,18 +24,21 @@ class KnownInitialisation(Attack):
 
     It holds in the kernel regime: wide networks, small learning rates. The gradients are taken
     halfway between start and end, and records are sought in the span of the change's rows, where
-    they lie exactly. The coefficients' scale is the one of ``scales`` whose short trial leaves the
-    smallest residual. ``records`` None: as many as labels, or as the change has directions.
+    they lie exactly. The restarts are shared out among ``scales`` of the coefficients, and those of
+    the scale that leaves the smallest residual are kept. ``records`` None: as many as labels, or as
+    the change has directions. Where the value range is known, ``draws`` searches of the span itself
+    go first (see ``RowSpace``).
     """
 
     records: int | None = None
     excess: int = 2
-    restarts: int = 4
+    restarts: int = 6
     steps: int = 3000
     rate: float = 0.02
     slope: tuple[float, float] = (50.0, 200.0)
-    scales: tuple[float, ...] = (0.003, 0.01, 0.03)
+    scales: tuple[float, ...] = (0.003, 0.01)
     range_penalty: float = 0.1
+    draws: int = 1600
     start: Start = field(default_factory=lambda: GaussianStart(0.1, mean=0.5))
     name: ClassVar[str] = "known-initialisation"
 
@@ -50,6 +48,8 @@ class KnownInitialisation(Attack):
                 raise InputError(f"{what} must be at least 1, got {getattr(self, what)}")
         if self.records is not None and self.records < 1:
             raise InputError(f"records must be at least 1, got {self.records}")
+        if self.draws < 0:
+            raise InputError(f"draws can't be negative, got {self.draws}")
         if not self.scales or min(self.scales) <= 0:
             raise InputError(f"scales must be positive numbers, got {self.scales}")
 
@@ -63,6 +63,7 @@ class KnownInitialisation(Attack):
     ) -> Reconstruction:
         from exhume.attacks.kkt.objective import Stationarity
         from exhume.attacks.kkt.restarts import merged, restarted
+        from exhume.attacks.kkt.row_space import proposed
         from exhume.attacks.kkt.search import Schedule
         from exhume.attacks.kkt.span import span_of
 
@@ -79,39 +80,21 @@ class KnownInitialisation(Attack):
         schedule = Schedule(
             self.steps, self.rate, slope=self.slope, range_penalty=self.range_penalty
         )
-        scale = self._scale(problem, span, classes, knowledge, schedule, rng)
-        found = restarted(
-            *(problem, span, classes, knowledge, schedule, self.start),
-            *((0.5 * scale, 2.0 * scale), self.restarts, rng),
-            from_centre=False,
-        )
-        answer = merged([found], span, classes, knowledge, problem.size)
-        return replace(answer, stats={**answer.stats, "scale": scale})
-
-    def _scale(
-        self,
-        problem: Stationarity,
-        span: Span,
-        classes: Array,
-        knowledge: Knowledge,
-        schedule: Schedule,
-        rng: np.random.Generator,
-    ) -> float:
-        """Return the scale of coefficients whose short trial leaves the smallest residual."""
-        from exhume.attacks.kkt.restarts import restarted
-
-        if len(self.scales) == 1:
-            return self.scales[0]
-        short = replace(schedule, steps=max(1, self.steps // 10))
-        left = [
+        ends = [
             restarted(
-                *(problem, span, classes, knowledge, short, self.start),
-                *((0.5 * scale, 2.0 * scale), 1, rng),
+                *(problem, span, classes, knowledge, schedule, self.start),
+                *((0.5 * scale, 2.0 * scale), -(-self.restarts // len(self.scales)), rng),
                 from_centre=False,
-            ).values.min()
+            )
             for scale in self.scales
         ]
-        return self.scales[int(np.argmin([float(value) for value in left]))]
+        kept = int(np.argmin([float(end.values.min()) for end in ends]))
+        answer = merged([ends[kept]], span, classes, knowledge, problem.size)
+        answer = replace(answer, stats={**answer.stats, "scale": self.scales[kept]})
+        if knowledge.value_range is None or not self.draws or not len(answer):
+            return answer
+        proposals = proposed(span, knowledge.value_range, self.draws, 40, rng)
+        return with_proposals(answer, proposals, move.final, knowledge, self.excess * count)
 
 
 def changed_count(asked: int | None, move: Move, knowledge: Knowledge) -> int:
