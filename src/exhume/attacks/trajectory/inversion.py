@@ -112,7 +112,8 @@ def _answer(trail: Trail, problem: Problem, known: Knowledge, seen: Dynamics) ->
         status = Status.APPROXIMATE
         message = f"what noise leaves of the release allows an error of {error:.1e}"
     elif trail.certified:
-        status, message = Status.CONVERGED, ""
+        status = Status.CONVERGED
+        message = f"training again with this record ends within {best.residual:.1e} of the release"
     elif best.residual > HOPELESS and len(trail.pursuits) > 1:
         status = Status.WRONG_ASSUMPTION
         message = "no label and no start explains the release better than no record at all"

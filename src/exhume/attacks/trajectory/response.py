@@ -28,7 +28,7 @@ from exhume.training.optimisers import SGD
 
 _WIDE = (128, 96, 64, 48, 32, 16)
 _BYTES = 1 << 28
-"""Of all steps' Hessians together, at most."""
+"""Of what all records share, at most: a Hessian a step, and the couplings."""
 _SIMULATIONS = 3.0
 """What following all directions of one record may cost, in simulations."""
 _OVERHEAD = 1e7
@@ -388,7 +388,8 @@ def _affordable(nominal: Nominal) -> int:
         size = width * wide + outputs * (width + 1)
         narrow = (nominal.basis.shape[1] - wide) * width
         cost = 2.0 * size * (wide + _SCORED) * (size * steps + narrow * _WINDOWS)
-        fits = size**2 * steps * itemsize <= _BYTES and cost <= _SIMULATIONS * simulation
+        kept = size * (size * steps + narrow * _WINDOWS) * itemsize
+        fits = kept <= _BYTES and cost <= _SIMULATIONS * simulation
         if wide <= nominal.basis.shape[1] // 2 and fits and wide + _SCORED <= inputs:
             return wide
     return 0
