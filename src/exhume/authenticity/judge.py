@@ -82,7 +82,10 @@ class Calibration:
         """Say it in a sentence."""
         area = f"AUC {self.area.estimate:.2f} [{self.area.low:.2f}, {self.area.high:.2f}]"
         if not self.tells:
-            return f"cannot be told: {area}, and no threshold keeps the false-positive rate"
+            why = "" if self.area.low > 0.5 else ", whose interval holds chance"
+            if self.threshold is None or not self.caught.successes:
+                why += f"; no threshold finds any at a false-positive rate below {self.allowed:g}"
+            return f"cannot be told: {area}{why}"
         return (
             f"{area}; at a false-positive rate of {self.alarms.rate:.3f} "
             f"[{self.alarms.low:.3f}, {self.alarms.high:.3f}] "
