@@ -7,6 +7,7 @@ set's, from ``--first`` on, with different labels; labels are known.
 
     EXHUME_DATA=... python benchmarks/bench_matching.py
     EXHUME_DATA=... python benchmarks/bench_matching.py --victim resnet --batch 4 --rounds 3
+    EXHUME_DATA=... python benchmarks/bench_matching.py --victim resnet --batch 4 --ablation
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def parsed() -> argparse.Namespace:
     add("--trained", type=int, default=300, help="steps the ResNet was trained")
     add("--plain", action="store_true", help="Geiping without continuation too")
     add("--geiping", type=float, metavar="SECONDS", help="Geiping on the ResNet, for so long")
-    add("--ablation", action="store_true", help="LiuMatching with one part less, each in turn")
+    add("--ablation", action="store_true", help="LiuMatching with one part less, and Geiping")
     add("--keep", type=Path, help="a folder for trained networks: the next run needs not train")
     add("--each", action="store_true", help="a line for each run")
     return parser.parse_args()
@@ -122,6 +123,8 @@ def attacks(victim: str, count: int, options: argparse.Namespace) -> dict[str, A
         "no-prior": replace(whole, deep_image_prior=False),
         "no-features": replace(whole, feature_matching=False),
         "no-bn": replace(whole, batch_norm=0.0),
+        # About the same seconds: its steps draw no images through a U-Net.
+        "geiping": Geiping(steps=round(1.3 * whole.steps)),
     }
 
 
