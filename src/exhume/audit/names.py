@@ -29,6 +29,7 @@ def known_attacks() -> tuple[Attack, ...]:
         attacks.BatchNormMatching(),
         attacks.LiuMatching(),
         attacks.GenerativePrior(),
+        attacks.FeatureInversion(),
         attacks.Portfolio(),
         attacks.RowSpace(),
         attacks.KKT(),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 from tests.contract.cases import Case
+from torch import nn
 
 from exhume.attacks import Attack
 from exhume.data import load
 from exhume.knowledge import Knowledge
 from exhume.mechanism import Mechanism
 from exhume.models import MLP, Activation
+from exhume.models.cnn import channels_first
 from exhume.models.convnet import ConvNet
+from exhume.models.imported import Imported
 from exhume.reconstruction import Reconstruction
 from exhume.records import Records
 from exhume.training.gradient import GradientStep
@@ -59,6 +62,31 @@ def attacked(
 
 SMOOTH = GradientStep(MLP((4, 4), 10, (6,), Activation.SIGMOID), CLASSES, precision="float64")
 KINKED = GradientStep(ConvNet((8, 8), 10, width=16), CLASSES)
+
+
+def hidden_relu() -> nn.Module:
+    """Two convolutions with pooling, and a hidden fully connected layer behind them."""
+    return _hidden(nn.ReLU())
+
+
+def hidden_sigmoid() -> nn.Module:
+    """The same with a smooth activation between the fully connected layers."""
+    return _hidden(nn.Sigmoid())
+
+
+def _hidden(activation: nn.Module) -> nn.Module:
+    return nn.Sequential(
+        channels_first(),
+        *(nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.AvgPool2d(2)),
+        *(nn.Conv2d(16, 32, 5, padding=2), nn.ReLU(), nn.AvgPool2d(2)),
+        *(nn.Flatten(), nn.Linear(288, 64), activation, nn.Linear(64, 10)),
+    )
+
+
+def hidden_layer(name: str) -> GradientStep:
+    """A gradient step of one of the networks above, on images of 12 × 12."""
+    source = f"tests.attacks.matching.matching_cases:{name}"
+    return GradientStep(Imported((12, 12), 10, source), CLASSES)
 
 
 def contract_case(name: str, mechanism: Mechanism, side: int, known: int) -> Case:

@@ -10,6 +10,7 @@ from tests.attacks.matching.matching_cases import (
     KINKED,
     SMOOTH,
     contract_case,
+    hidden_layer,
     pictures,
 )
 from tests.contract.attack import AttackContract
@@ -20,6 +21,7 @@ from exhume.attacks.matching import (
     DLG,
     IDLG,
     BatchNormMatching,
+    FeatureInversion,
     Geiping,
     GenerativePrior,
     LiuMatching,
@@ -69,6 +71,16 @@ class TestLiu(AttackContract):
     @pytest.fixture
     def case(self) -> Case:
         return contract_case("a kinked network", KINKED, 8, 0)
+
+
+class TestFeatureInversion(AttackContract):
+    @pytest.fixture
+    def attack(self) -> Attack:
+        return FeatureInversion(steps=20, restarts=2)
+
+    @pytest.fixture
+    def case(self) -> Case:
+        return contract_case("a hidden layer", hidden_layer("hidden_relu"), 12, 0)
 
 
 class _WithStatistics(Case):

@@ -17,4 +17,4 @@ def test_python_blocks_print_what_the_page_says() -> None:
         with contextlib.redirect_stdout(output):
             exec(block, names)
         assert output.getvalue().splitlines() == expected
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4

@@ -7,6 +7,15 @@ from exhume.attacks.matching.attacks import (
     Geiping,
     GenerativePrior,
 )
+from exhume.attacks.matching.feature_inversion import FeatureInversion
 from exhume.attacks.matching.liu import LiuMatching
 
-__all__ = ["DLG", "IDLG", "BatchNormMatching", "Geiping", "GenerativePrior", "LiuMatching"]
+__all__ = [
+    "DLG",
+    "IDLG",
+    "BatchNormMatching",
+    "FeatureInversion",
+    "Geiping",
+    "GenerativePrior",
+    "LiuMatching",
+]

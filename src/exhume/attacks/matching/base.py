@@ -28,21 +28,28 @@ TINY = 1e-30
 class Found:
     """What an attack found, and the problem as it was posed.
 
-    ``features`` names how features of the batch were recovered, None where none were.
+    ``features`` names how features of the batch were recovered, None where none were;
+    ``feature_residual`` is how far they are from explaining their layer's gradient.
     """
 
     problem: Problem
     match: Match
     jacobians: int = 0
     features: str | None = None
+    feature_residual: float | None = None
 
 
 class MatchingAttack(Attack):
     """An attack through the one loop; subclasses say how to pose the problem and solve it."""
 
     @abstractmethod
-    def _solve(self, reading: Reading, labels: Array | None, rng: np.random.Generator) -> Found:
-        """Match the release; ``labels`` are of the unknown records, None where nothing tells."""
+    def _solve(
+        self, reading: Reading, labels: Array | None, rng: np.random.Generator
+    ) -> Found | str:
+        """Match the release, or say why it can't be.
+
+        ``labels`` are of the unknown records, None where nothing tells.
+        """
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Ask for a gradient or update of a known network at known parameters."""
@@ -80,6 +87,8 @@ class MatchingAttack(Attack):
                 return nothing(knowledge, Status.NO_INFORMATION, "the release is all zeros")
             labels = known_labels(release, reading, rng)
             found = self._solve(reading, labels, rng)
+            if isinstance(found, str):
+                return nothing(knowledge, Status.NOT_CONVERGED, found)
             reading, found = self._ordered(reading, found, labels, rng)
             return answer(reading, found, rng)
 
@@ -93,6 +102,8 @@ class MatchingAttack(Attack):
         if likely is None:
             return reading, found
         again = self._solve(likely, labels, rng)
+        if isinstance(again, str):
+            return reading, found
         ends = [(f.problem, f.match.best) for f in (found, again)]
         left = [problem.residual(run.images, run.labels) for problem, run in ends]
         return (likely, again) if left[1] < left[0] else (reading, found)
@@ -140,6 +151,8 @@ def answer(reading: Reading, found: Found, rng: np.random.Generator) -> Reconstr
     if found.features is not None:
         stats["features"] = found.features.replace("_", "-")
         stats["feature"] = found.problem.feature
+    if found.feature_residual is not None:
+        stats["feature_residual"] = found.feature_residual
     apart, count = found.match.disagreement, len(best.images)
     if apart is not None:
         stats["disagreement"] = apart
