@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,8 @@ def test_a_plan_from_a_real_calibration(toml: Path) -> None:
         ["scaled", "glm", "20"],
     ]
     assert "120 trials, 0 of them done; about " in found.out
-    assert "with 1 worker, 0." in found.out
-    assert "GB of memory each" in found.out
+    # What the process itself holds counts too, and that is much where many tests ran before.
+    assert re.search(r"with 1 worker, \d+\.\d GB of memory each", found.out)
     assert "times were measured just now, on this machine" in found.out
     assert not (toml.parent / "run").exists()
 
