@@ -26,6 +26,8 @@ from exhume.models.base import Network
 
 _SEARCHED = 12
 """The most records whose zeros are searched for without a guess."""
+_TRIALS = 1024
+"""Draws of neurons in that search."""
 _STRUCTURE = 100.0
 """How far singular values beyond the batch's size may rise above the noise."""
 _CREDIBLE = 0.05
@@ -137,25 +139,32 @@ def _unmixed(
     left = float(against.returned(best).residual.max())
     # Behind a smooth activation records of one class return nearly the same: zeros tell better.
     if (left >= _CREDIBLE or not layer.rectified) and reading.count <= _SEARCHED:
-        for guess in _by_zeros(factors, weight, rounding, rng):
+        for guess in _by_zeros(factors, weight, rounding, rng, rectified=layer.rectified):
             mine = float(against.returned(guess).residual.max())
             best, left = (guess, mine) if mine < left else (best, left)
     return _labelled(reading, against, against.normalised(best), layer, labels)
 
 
 def _by_zeros(
-    factors: Factors, weight: FloatArray, rounding: float, rng: np.random.Generator
+    factors: Factors,
+    weight: FloatArray,
+    rounding: float,
+    rng: np.random.Generator,
+    *,
+    rectified: bool,
 ) -> list[FloatArray]:
     """Return unmixings found by zeros alone (Dimitrov et al. 2024): of Δ, and of the features.
 
-    Features behind a ReLU are themselves zero in many places, whatever follows the layer.
+    Δ has some where the layer is ``rectified``; features behind a ReLU are themselves zero in many
+    places, whatever follows the layer.
     """
     found = []
-    columns = found_columns(factors, rng, trials=4000)
-    if columns.shape[1] == factors.rank:
-        found.append(np.linalg.pinv(columns))
+    if rectified:
+        columns = found_columns(factors, rng, trials=_TRIALS)
+        if columns.shape[1] == factors.rank:
+            found.append(np.linalg.pinv(columns))
     turned = factorise(weight.T, np.zeros(weight.shape[1]), factors.rank, rounding=rounding)
-    rows = found_columns(turned, rng, trials=4000)
+    rows = found_columns(turned, rng, trials=_TRIALS)
     if rows.shape[1] == factors.rank:
         found.append((turned.left @ rows).T @ np.linalg.pinv(factors.right))
     return found
