@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -158,6 +159,11 @@ class TestSettings:
     def test_what_can_not_be(self, toml: str, complaint: str) -> None:
         with pytest.raises(InputError, match=complaint):
             small.config(toml)
+
+    def test_somebody_has_to_be_the_nearest(self) -> None:
+        none = re.sub(r"shadow_targets = \d+", "shadow_targets = 0", text())
+        with pytest.raises(InputError, match=r"shadow_targets is 0: .*; set some aside"):
+            small.plan(none, small.audit(3)).setting(0)
 
     def test_targets_make_whole_batches(self) -> None:
         with pytest.raises(InputError, match="4 targets don't make whole batches of 3; 6 would"):

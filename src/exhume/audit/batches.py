@@ -36,6 +36,11 @@ def simulated_batches(config: Config, table: SettingTable) -> Setting:
     if table.data.units != "raw":
         raise InputError("data.units = 'fixed-set' needs a fixed set, and a batch has none")
     shadow = table.data.shadow_targets
+    if not shadow:
+        raise InputError(
+            "data.shadow_targets is 0: how close a rebuilt record must come is measured by the "
+            "nearest record that the adversary has; set some aside, for instance 200"
+        )
     split = split_records(
         loaded.records, fixed_set=0, shadow_targets=shadow, targets=targets, seed=config.audit.seed
     )
