@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -94,11 +95,16 @@ class TestRay(ExecutorContract):
 
 
 def _at_work(marks: Path) -> int:
-    """The process that leaves the next mark: more of its unit is to come."""
-    before = set(marks.iterdir())
-    while not (new := set(marks.iterdir()) - before):
-        time.sleep(0.005)
-    return int(new.pop().name.partition("-")[0])
+    """Freeze a process in the middle of a unit of 16 marks, and return its id."""
+    while True:
+        before = set(marks.iterdir())
+        while not (new := set(marks.iterdir()) - before):
+            time.sleep(0.005)
+        worker = int(new.pop().name.partition("-")[0])
+        os.kill(worker, signal.SIGSTOP)
+        if len(list(marks.glob(f"{worker}-*"))) % 16:
+            return worker
+        os.kill(worker, signal.SIGCONT)
 
 
 def test_a_private_cluster_leaves_nothing_behind(
