@@ -40,6 +40,9 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
     loaded = load_data(table.data)
     records, targets = loaded.records, table.targets or config.audit.targets
     shadow, fixed = table.data.shadow_targets, table.data.fixed_set
+    elsewhere = table.data.shadow_targets_from
+    if elsewhere is not None:
+        shadow = 0
     if fixed is None:
         # Half of what is left goes to the model, the other half measures utility and the prior.
         fixed = (len(records) - shadow - targets) // 2
@@ -51,14 +54,19 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
     check_for_training(split.fixed_set, loaded.task)
     taken = [part for part in (split.fixed_set, split.shadow_targets, split.targets) if len(part)]
     rest = without_copies(records, *taken)
-    parts = [split.fixed_set, split.targets, split.shadow_targets, rest]
+    shadows = split.shadow_targets
+    if elsewhere is not None:
+        shadows = _from_elsewhere(table.data, split.fixed_set, config.audit.seed)
+    before, rest = _set_aside(rest, table.data.before)
+    parts = [split.fixed_set, split.targets, shadows, rest, before]
     if table.data.units == "fixed-set":
         parts = [_in_units_of(split.fixed_set, part) for part in parts]
-    fixed_set, truth, shadows, rest = parts
+    fixed_set, truth, shadows, rest, before = parts
     value_range = table.knowledge.value_range or (
         loaded.value_range if table.data.units == "raw" else None
     )
-    mechanism = build_mechanism(table, fixed_set, seed=config.audit.seed)
+    earlier = before if len(before) else None
+    mechanism = build_mechanism(table, fixed_set, seed=config.audit.seed, before=earlier)
     return Setting(
         table.name,
         table.title or table.name,
@@ -71,6 +79,32 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
         table.knowledge.labels,
         _columns(table, fixed_set),
     )
+
+
+def _from_elsewhere(table: DataTable, fixed_set: Records, seed: int) -> Records:
+    """Return shadow targets from another data set, its classes numbered round the model's own."""
+    from exhume.data import load, split_records
+
+    assert table.shadow_targets_from is not None
+    other, own = load(table.shadow_targets_from).train, np.unique(fixed_set.labels)
+    if other.record_shape != fixed_set.record_shape:
+        raise InputError(
+            f"{table.shadow_targets_from} has records of shape {other.record_shape}, "
+            f"{table.name} of {fixed_set.record_shape}"
+        )
+    # The "targets" of this split are what is drawn: no two are copies of one another.
+    drawn = split_records(
+        other, fixed_set=0, shadow_targets=0, targets=table.shadow_targets, seed=seed
+    ).targets
+    places = np.searchsorted(np.unique(other.labels), drawn.labels)
+    return Records(drawn.x, own[places % len(own)])
+
+
+def _set_aside(records: Records, count: int) -> tuple[Records, Records]:
+    """Return the first ``count`` records, and the others."""
+    if count >= len(records) and count:
+        raise InputError(f"data.before = {count}, but only {len(records)} records are left")
+    return records.take(slice(0, count)), records.take(slice(count, None))
 
 
 def _from_file(config: Config, table: SettingTable) -> Setting:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from exhume.audit.membership import Outcome, membership_outcome
+from exhume.audit.overfitting import overfitting
 from exhume.audit.plan import Plan
 from exhume.audit.scoring import yardstick
 from exhume.audit.setting import Setting
 from exhume.audit.threads import one_thread
 from exhume.audit.threat import threat_model
 from exhume.defences.base import undefended
-from exhume.release import Weights
-from exhume.training import Model
 
 CLOSENESS = tuple(np.round(np.geomspace(0.02, 2.0, 25), 4).tolist())
 """Where the bound is drawn: fractions of the distance to the nearest known record."""
@@ -59,6 +59,14 @@ class SettingFacts:
     utility: float | None
     defended: bool
     membership: str = ""
+    membership_test: str = ""
+    membership_advantage: float | None = None
+    membership_auc: float | None = None
+    nearest_mse: float | None = None
+    percentile_mse: tuple[float, ...] = ()
+    training_utility: float | None = None
+    loss_auc: float | None = None
+    theorem_2: float | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
@@ -76,7 +84,8 @@ def _measured(plan: Plan, index: int) -> SettingFacts:
     oracle = yard.oracle
     event = setting.mechanism.event(setting.records)
     bound = _bound(plan, index, setting)
-    name, utility = _utility(setting, plan.config.audit.seed)
+    fit = overfitting(setting, _UTILITY_RELEASES, plan.config.audit.seed)
+    game = _membership(plan, setting)
     return SettingFacts(
         name=setting.name,
         title=setting.title,
@@ -98,18 +107,31 @@ def _measured(plan: Plan, index: int) -> SettingFacts:
         bound_binds=bound.binds,
         bound_note=bound.note,
         prior_samples=bound.samples,
-        utility_name=name,
-        utility=utility,
+        utility_name=fit.name,
+        utility=fit.utility,
         defended=undefended(setting.mechanism) is not setting.mechanism,
-        membership=_membership(plan, setting),
+        membership=game.text,
+        membership_test=game.test,
+        membership_advantage=game.advantage,
+        membership_auc=game.auc,
+        # The success metric is a root mean square; papers report its square.
+        nearest_mse=None if oracle is None else _mean_square(oracle.nearest_distance),
+        percentile_mse=()
+        if oracle is None
+        else tuple(_mean_square(column) for column in oracle.percentiles.T),
+        training_utility=fit.training_utility,
+        loss_auc=fit.loss_auc,
+        theorem_2=bound.theorem_2,
     )
 
 
-def _membership(plan: Plan, setting: Setting) -> str:
-    from exhume.audit.membership import membership_text
+def _mean_square(distances: Any) -> float:
+    return float(np.square(distances).mean())
 
+
+def _membership(plan: Plan, setting: Setting) -> Outcome:
     trials, seed = plan.config.audit.membership, plan.config.audit.seed
-    return membership_text(setting, trials, seed) if trials else ""
+    return membership_outcome(setting, trials, seed) if trials else Outcome()
 
 
 @dataclass(frozen=True)
@@ -120,11 +142,12 @@ class _Bound:
     binds: str = ""
     note: str = ""
     samples: int = 0
+    theorem_2: float | None = None
 
 
 def _bound(plan: Plan, index: int, setting: Setting) -> _Bound:
     """The ceiling over a range of closeness, where the mechanism's event has a finite guarantee."""
-    from exhume.bounds import ceiling
+    from exhume.bounds import ceiling, rdp_curve
 
     event = setting.mechanism.event(setting.records)
     if ceiling(event, 0.5) is None:
@@ -140,9 +163,10 @@ def _bound(plan: Plan, index: int, setting: Setting) -> _Bound:
     points = [_point(event, samples, radii, c) for c in sorted({*CLOSENESS, asked})]
     found = ceiling(event, max(points[0].kappa, 1e-12))
     assert found is not None
+    at, curve = next(point for point in points if point.closeness == asked), rdp_curve(event)
     return _Bound(
         points=tuple(points),
-        at=next(point for point in points if point.closeness == asked),
+        at=at,
         method=found.method.value,
         binds=found.binds.value,
         note=(
@@ -150,6 +174,7 @@ def _bound(plan: Plan, index: int, setting: Setting) -> _Bound:
             "(95 % confidence)"
         ),
         samples=len(samples),
+        theorem_2=None if curve is None else curve.theorem_2(at.kappa),
     )
 
 
@@ -175,19 +200,6 @@ def _prior_samples(plan: Plan, index: int, setting: Setting) -> tuple[Any, Any]:
     rows = metric.embed(x)
     # The metric is a root mean square: the Euclidean distance over √d.
     return rows, nearest * np.sqrt(rows.shape[1])
-
-
-def _utility(setting: Setting, seed: int) -> tuple[str, float | None]:
-    """How good the released models are on records that nobody used."""
-    model = undefended(setting.mechanism)
-    if not isinstance(model, Model) or setting.reserve is None or setting.given is not None:
-        return "", None
-    indices = range(min(_UTILITY_RELEASES, setting.size))
-    releases = setting.releases(setting.groups(indices), seed)
-    scores = [model.score(r, setting.reserve) for r in releases if isinstance(r, Weights)]
-    if not scores:
-        return "", None
-    return ("accuracy" if model.classes is not None else "R²"), float(np.mean(scores))
 
 
 def _unit(setting: Setting) -> str:

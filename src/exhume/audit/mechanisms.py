@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from exhume.arrays import Array
+from exhume.audit.defending import INSIDE, defended
 from exhume.config import (
-    DefenceTable,
     ImprintTable,
     LinearReleaseTable,
     NetworkReleaseTable,
-    NoiseTable,
     OutputPerturbationTable,
-    RoundingTable,
     SettingTable,
     TrainingTable,
 )
@@ -33,27 +32,27 @@ if TYPE_CHECKING:
     from exhume.training.gradient import GradientStep
 
 
-def build_mechanism(table: SettingTable, fixed_set: Records, *, seed: int) -> Mechanism:
+def build_mechanism(
+    table: SettingTable, fixed_set: Records, *, seed: int, before: Records | None = None
+) -> Mechanism:
     """Return the mechanism of a setting: the model, its defences, and answers where it gives them.
 
-    Calibrated noise goes on the parameters; the other defences on whatever is released.
+    Calibrated noise goes on the parameters; the other defences on whatever is released. A network
+    that was trained ``before`` on other records, which everybody has, starts from there.
     """
     from exhume.training import Answers
     from exhume.training.answers import probes
 
     release = table.release
-    mechanism: Mechanism = _model(table, fixed_set, seed)
-    for defence in release.defences:
-        if isinstance(defence, OutputPerturbationTable):
-            mechanism = _defended(mechanism, defence)
+    mechanism: Mechanism = _started_before(_model(table, fixed_set, seed), before, seed)
+    parameters = [d for d in release.defences if isinstance(d, OutputPerturbationTable)]
+    mechanism = defended(mechanism, parameters, len(fixed_set) + 1)
     if release.kind == "outputs":
         count = release.queries or 2 * (int(np.prod(fixed_set.record_shape)) + 1)
         queries = probes(fixed_set, count, rng=stream(seed, "queries"))
         mechanism = Answers(mechanism, queries, Answer(release.answer))
-    for defence in release.defences:
-        if not isinstance(defence, OutputPerturbationTable):
-            mechanism = _defended(mechanism, defence)
-    return mechanism
+    sent = [d for d in release.defences if not isinstance(d, OutputPerturbationTable)]
+    return defended(mechanism, sent, len(fixed_set) + 1)
 
 
 def build_batch_mechanism(
@@ -71,17 +70,14 @@ def build_batch_mechanism(
     has a warm-up.
     """
     from exhume.training import SGD
-    from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
+    from exhume.training.gradient import Aggregate, GradientStep, LocalSteps, Step
 
     release, training = table.release, table.knowledge.training
     assert isinstance(release, NetworkReleaseTable)
-    mechanism: GradientStep | LocalSteps | Mechanism
     network = _architecture(release, record_shape, len(classes))
     if release.alone:
-        mechanism = _trained(table, release, network, classes, seed)
-        for defence in release.defences:
-            mechanism = _defended(mechanism, defence)
-        return mechanism
+        trained = _trained(table, release, network, classes, seed)
+        return defended(trained, release.defences, table.batch or 1)
     parameters, buffers = _state(network, release, pool, classes, seed, state)
     step = GradientStep(
         network,
@@ -94,19 +90,19 @@ def build_batch_mechanism(
     )
     if release.imprint is not None:
         step = _imprinted(step, release.imprint, pool, seed)
-    mechanism = step
+    records, defences = table.batch or 1, release.defences
+    inside = [d for d in defences if isinstance(d, INSIDE)] if training is not None else []
+    mechanism = defended(step, inside, records)
     if training is not None:
+        assert isinstance(mechanism, Step)
         optimiser = _optimiser(training)
         if not isinstance(optimiser, SGD):
             raise InputError("an update's local steps are gradient descent: optimiser = 'sgd'")
         batches = _batches(training, seed if table.knowledge.order else None)
-        mechanism = LocalSteps(step, optimiser, training.epochs, batches)
+        mechanism = LocalSteps(mechanism, optimiser, training.epochs, batches)
     if release.clients is not None:
-        assert isinstance(mechanism, GradientStep | LocalSteps)
         mechanism = Aggregate(mechanism, release.clients)
-    for defence in release.defences:
-        mechanism = _defended(mechanism, defence)
-    return mechanism
+    return defended(mechanism, [d for d in defences if d not in inside], records)
 
 
 def _imprinted(
@@ -159,22 +155,23 @@ def _state(
     return state.parameters, state.buffers or None
 
 
-def _defended(mechanism: Mechanism, table: DefenceTable) -> Mechanism:
-    from exhume.defences import Noise, OutputPerturbation, Rounding
-
-    match table:
-        case OutputPerturbationTable():
-            return OutputPerturbation(mechanism, table.noise_multiplier, table.norm_bound)
-        case NoiseTable():
-            return Noise(mechanism, table.size)
-        case RoundingTable():
-            return Rounding(mechanism, table.decimals)
-
-
 def _model(table: SettingTable, fixed_set: Records, seed: int) -> Model:
     if isinstance(table.release, LinearReleaseTable):
         return _linear(table.release, fixed_set)
     return _network(table, table.release, fixed_set, seed)
+
+
+def _started_before(model: Model, before: Records | None, seed: int) -> Model:
+    """Return a training as it starts from what it ended in on other records."""
+    from exhume.shadows.starting import GivenInitialisation
+    from exhume.training import Training
+
+    if before is None:
+        return model
+    if not isinstance(model, Training) or not model.initial.known:
+        raise InputError("data.before goes with networks whose initial parameters are known")
+    trained = model.publish(before, rng=stream(seed, "before"))
+    return replace(model, initial=GivenInitialisation(parameters=trained.parameters))
 
 
 def _linear(table: LinearReleaseTable, fixed_set: Records) -> Model:
@@ -212,6 +209,7 @@ def _trained(
 
     training, knowledge = table.knowledge.training, table.knowledge
     assert training is not None
+    seed = seed if training.seed is None else training.seed
     return Training(
         network,
         classes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from exhume.audit.setting import Setting
 from exhume.errors import InputError
 from exhume.seeds import stream
@@ -10,8 +12,18 @@ _PAIRS = 10
 """Questions that the trials are drawn from: each needs an adversary's preparation."""
 
 
-def membership_text(setting: Setting, trials: int, seed: int) -> str:
-    """Play the membership game between pairs of targets, and say in a sentence how it ended.
+@dataclass(frozen=True)
+class Outcome:
+    """How the game ended, in a sentence and in numbers; None where it was not played."""
+
+    text: str = ""
+    test: str = ""
+    advantage: float | None = None
+    auc: float | None = None
+
+
+def membership_outcome(setting: Setting, trials: int, seed: int) -> Outcome:
+    """Play the membership game between pairs of targets.
 
     The strongest test is used that the training allows: training again with each candidate where
     that can be repeated, shadow models where it can't (Balle et al. 2022, Algorithm 2).
@@ -19,10 +31,12 @@ def membership_text(setting: Setting, trials: int, seed: int) -> str:
     from exhume.membership import Candidates, Retraining, ShadowModels, membership_game
 
     if setting.targets is None or setting.batch is not None or setting.given is not None:
-        return "not asked: it needs a training that can be run, and targets beside a fixed set"
+        return Outcome(
+            "not asked: it needs a training that can be run, and targets beside a fixed set"
+        )
     count = min(_PAIRS, len(setting.targets) // 2)
     if not count:
-        return "not asked: a pair needs two targets"
+        return Outcome("not asked: a pair needs two targets")
     pairs = [Candidates.pair(setting.targets.take([2 * i, 2 * i + 1])) for i in range(count)]
     reasons = []
     for attack in (Retraining(), ShadowModels()):
@@ -31,7 +45,7 @@ def membership_text(setting: Setting, trials: int, seed: int) -> str:
             reasons.append(reason)
             continue
         try:
-            return membership_game(
+            played = membership_game(
                 setting.mechanism,
                 setting.fixed_set,
                 pairs,
@@ -40,7 +54,10 @@ def membership_text(setting: Setting, trials: int, seed: int) -> str:
                 rng=stream(seed, "membership", setting.name),
                 value_range=setting.value_range,
                 shadow_targets=setting.shadow_targets,
-            ).describe()
+            )
         except InputError as error:
             reasons.append(str(error))
-    return f"no test ran: {'; '.join(reasons)}"
+            continue
+        advantage, auc = played.advantage.estimate, played.auc.estimate
+        return Outcome(played.describe(), attack.name, advantage, auc)
+    return Outcome(f"no test ran: {'; '.join(reasons)}")

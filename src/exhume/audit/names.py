@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, cast
 
 from exhume import attacks
 from exhume.attacks import Attack
@@ -63,6 +65,34 @@ def names_for(table: SettingTable, audit: AuditTable) -> tuple[str, ...]:
     known = bool(table.knowledge.labels or table.knowledge.attributes)
     guesses = ("oblivious", "conditional-guess") if known else ("oblivious",)
     return tuple(dict.fromkeys((*chosen, *guesses)))
+
+
+def attacks_for(table: SettingTable, audit: AuditTable) -> tuple[Attack, ...]:
+    """Return the attacks to run on a setting, with the options it has for them, baselines last."""
+    options = {one.attack: one.values() for one in table.options}
+    found = attacks_named(names_for(table, audit))
+    absent = set(options) - {attack.name for attack in found}
+    if absent:
+        ran = ", ".join(attack.name for attack in found)
+        raise InputError(
+            f"setting {table.name!r}: options for {sorted(absent)[0]!r}, which is not run; "
+            f"there are {ran}"
+        )
+    return tuple(_with(attack, options.get(attack.name, {})) for attack in found)
+
+
+def _with(attack: Attack, options: dict[str, Any]) -> Attack:
+    """Return an attack with other settings; it checks their values itself."""
+    # Every attack is a frozen dataclass, which its base class can't say.
+    known = [field.name for field in fields(cast(Any, attack))]
+    for key in options:
+        if key not in known:
+            there = ", ".join(known) or "none"
+            raise InputError(f"{attack.name} has no option {key!r}; there are {there}")
+    try:
+        return replace(cast(Any, attack), **options) if options else attack
+    except TypeError as error:
+        raise InputError(f"options of {attack.name}: {error}") from None
 
 
 def attacks_named(names: Sequence[str]) -> tuple[Attack, ...]:

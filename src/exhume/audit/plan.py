@@ -76,10 +76,10 @@ class Plan:
 
     def attacks_on(self, unit: Unit) -> tuple[Attack, ...]:
         """Return the attacks of a unit: those made or asked for in its setting, and ``extra``."""
-        from exhume.audit.names import names_for
+        from exhume.audit.names import attacks_for
 
-        wanted = names_for(self.config.setting[unit.setting], self.config.audit)
-        return tuple(a for a in self.attacks if a.name in wanted or a in self.extra)
+        wanted = attacks_for(self.config.setting[unit.setting], self.config.audit)
+        return tuple(a for a in self.attacks if a in wanted or a in self.extra)
 
     def setting(self, index: int) -> Setting:
         """Build a setting; a process builds each only once."""
@@ -110,10 +110,11 @@ class Plan:
 
 def make_plan(config: Config, extra: Sequence[Attack] = ()) -> Plan:
     """Return a configuration's plan: its attacks (default: all), the baseline, and ``extra``."""
-    from exhume.audit.names import attacks_named, names_for
+    from exhume.audit.names import attacks_for
 
-    wanted = [name for table in config.setting for name in names_for(table, config.audit)]
-    attacks = (*attacks_named(wanted), *extra)
+    wanted = [attack for table in config.setting for attack in attacks_for(table, config.audit)]
+    named = sorted(dict.fromkeys(wanted), key=lambda attack: attack.baseline)
+    attacks = (*named, *extra)
     return Plan(config, attacks, tuple(_digest(path) for path in config.files()), tuple(extra))
 
 

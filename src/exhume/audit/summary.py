@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ class Row:
     labels_correct: float | None
     error_estimate: Spread | None
     seconds: float
+    correlations: dict[str, float]
+    """Rank correlations between metrics over the targets, by ``one~other``."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,21 @@ def _row(setting: str, attack: str, records: Sequence[Record]) -> Row:
         labels_correct=float(np.mean(labels)) if labels else None,
         error_estimate=_spread([r.error_estimate for r in records]),
         seconds=float(sum(r.seconds for r in records)),
+        correlations=_correlations(records, tuple(names)),
     )
+
+
+def _correlations(records: Sequence[Record], names: Sequence[str]) -> dict[str, float]:
+    """Return Spearman's rank correlation of every pair of metrics that differ over the targets."""
+    from scipy.stats import spearmanr
+
+    found = {}
+    for one, other in combinations(names, 2):
+        scores = [(r.scores.get(one), r.scores.get(other)) for r in records]
+        pairs = np.array([p for p in scores if None not in p], dtype=np.float64)
+        if len(pairs) >= 3 and np.isfinite(pairs).all() and (np.ptp(pairs, axis=0) > 0).all():
+            found[f"{one}~{other}"] = float(spearmanr(pairs[:, 0], pairs[:, 1]).statistic)
+    return found
 
 
 def _usual_message(records: Sequence[Record]) -> str:

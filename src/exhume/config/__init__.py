@@ -9,6 +9,7 @@ from exhume.config.audit import (
     SettingTable,
     TrainingTable,
 )
+from exhume.config.options import OptionsTable
 from exhume.config.reading import load, parse
 from exhume.config.release import (
     NETWORKS,
@@ -35,6 +36,7 @@ __all__ = [
     "LinearReleaseTable",
     "NetworkReleaseTable",
     "NoiseTable",
+    "OptionsTable",
     "OutputPerturbationTable",
     "ReleaseTable",
     "RoundingTable",

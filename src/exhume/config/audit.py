@@ -8,11 +8,17 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from exhume.config.base import Count, Positive, Table
+from exhume.config.options import Options
 from exhume.config.release import NetworkReleaseTable, ReleaseTable
 
 
 class DataTable(Table):
-    """Where the records come from, and how many the model and the adversary have."""
+    """Where the records come from, and how many the model and the adversary have.
+
+    ``shadow_targets_from`` names another data set that the shadow targets come from; its classes
+    are numbered round the model's own. ``before`` records, which everybody has, are what the same
+    training was run on before, so that it starts from there.
+    """
 
     name: str | None = None
     file: Path | None = None
@@ -20,6 +26,8 @@ class DataTable(Table):
     classes: tuple[int, ...] | None = None
     fixed_set: Annotated[int, Field(ge=2)] | None = None
     shadow_targets: Annotated[int, Field(ge=0)] = 0
+    shadow_targets_from: str | None = None
+    before: Annotated[int, Field(ge=0)] = 0
     units: Literal["raw", "fixed-set"] = "raw"
 
     @model_validator(mode="after")
@@ -37,7 +45,10 @@ class ClippingTable(Table):
 
 
 class TrainingTable(Table):
-    """How a network was trained; the adversary knows it. Without ``batch_size``: full batches."""
+    """How a network was trained; the adversary knows it. Without ``batch_size``: full batches.
+
+    ``seed`` draws the initial parameters and the order of batches, where not the audit's does.
+    """
 
     optimiser: Literal["sgd", "adam"] = "sgd"
     learning_rate: Positive
@@ -49,6 +60,7 @@ class TrainingTable(Table):
     initialisation: Literal["lecun", "glorot", "he"] = "lecun"
     clipping: ClippingTable | None = None
     precision: Literal["float32", "float64"] = "float32"
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> TrainingTable:
@@ -100,7 +112,7 @@ def _printable(name: str) -> str:
 
 
 class SettingTable(Table):
-    """One threat model: data, release and knowledge."""
+    """One threat model: data, release and knowledge; ``options`` are attacks' settings by name."""
 
     name: Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_printable)] = "audit"
     title: str = ""
@@ -111,6 +123,7 @@ class SettingTable(Table):
     data: DataTable | None = None
     release: ReleaseTable
     knowledge: KnowledgeTable = KnowledgeTable()
+    options: Options = ()
 
     @property
     def batch(self) -> int | None:
