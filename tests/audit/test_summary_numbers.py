@@ -91,6 +91,7 @@ SCHEMA = {
             "labels_correct": "float or null",
             "error_estimate": [SPREAD, "null"],
             "seconds": NUMBER,
+            "correlations": {"*": "float"},
         }
     ],
     "settings": [
@@ -119,6 +120,14 @@ SCHEMA = {
             "utility": NUMBER,
             "defended": "bool",
             "membership": "str",
+            "membership_test": "str",
+            "membership_advantage": "float or null",
+            "membership_auc": "float or null",
+            "nearest_mse": NUMBER,
+            "percentile_mse": [NUMBER],
+            "training_utility": NUMBER,
+            "loss_auc": NUMBER,
+            "theorem_2": "float or null",
             "truth": "str",
         }
     ],
