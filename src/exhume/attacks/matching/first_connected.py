@@ -79,7 +79,7 @@ def first_connected(network: Network) -> InputLayer | str:
         return f"no fully connected layer follows the convolutions of {network.describe()}"
     (name, layer), after = leaves[behind[0]], [m for _, m in leaves[behind[0] + 1 :]]
     assert isinstance(layer, nn.Linear)
-    if not _decides(module, layer, network.record_shape):
+    if not decides(module, layer, network.record_shape):
         return f"the scores of {network.describe()} don't follow from what enters {name!r} alone"
     return InputLayer(
         weight=f"{name}.weight",
@@ -216,7 +216,7 @@ def _unreadable(reading: Reading, layer: InputLayer) -> str | None:
     return None
 
 
-def _decides(module: nn.Module, layer: nn.Module, shape: tuple[int, ...]) -> bool:
+def decides(module: nn.Module, layer: nn.Module, shape: tuple[int, ...]) -> bool:
     """Tell whether scores are the same for other records once the layer's inputs are."""
     seen: list[Tensor] = []
     drawn = torch.tensor(np.random.default_rng(0).random((4, *shape)))
