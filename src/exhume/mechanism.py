@@ -46,3 +46,10 @@ class Mechanism(ABC):
         import dp_accounting
 
         return dp_accounting.NonPrivateDpEvent()
+
+    def sensitivity(self, records: int) -> float | None:
+        """Return how far one record there or not can move the release, as a Euclidean norm.
+
+        None where nothing bounds it. The number of ``records`` counts as public.
+        """
+        return None

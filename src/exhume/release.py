@@ -114,6 +114,15 @@ def mapped(release: Release, change: Callable[[Array], Array]) -> Release:
             return Outputs(queries, change(values), answer)
 
 
+def mapped_together(
+    release: Gradient | Update, change: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+) -> Gradient | Update:
+    """Return the release with ``change`` made to its arrays, all of which it is given by name."""
+    if isinstance(release, Gradient):
+        return Gradient(change(release.gradients), release.batch_size)
+    return Update(change(release.changes), release.batch_size, release.steps)
+
+
 def non_finite(release: Release) -> str | None:
     """Name the first released array with a NaN or infinity in it, or return None."""
     for name, array in release.arrays():

@@ -62,7 +62,7 @@ def test_no_record_moves_the_optimum_further(family: Family, data: st.DataObject
     fixed_set, own = data.draw(neighbours(classes))
     before = _optimum(defence, fixed_set)
     after = _optimum(defence, fixed_set.with_record(own))
-    share = float(np.linalg.norm(after - before)) / defence.sensitivity()
+    share = float(np.linalg.norm(after - before)) / defence.optimum_moves()
     target(share, label="share of the sensitivity")
     assert share <= 1.0 + 1e-9
 
@@ -78,7 +78,7 @@ def test_the_bound_is_not_vacuous(family: Family) -> None:
     far = Records(np.array([[100.0, 0.0, 0.0, 0.0]]), np.array([1]))
     nothing = Records(np.zeros((1, 4)), np.array([0]))
     moved = _optimum(defence, nothing.with_record(far)) - _optimum(defence, nothing)
-    share = float(np.linalg.norm(moved)) / defence.sensitivity()
+    share = float(np.linalg.norm(moved)) / defence.optimum_moves()
     expected = 0.5 if family is Family.LOGISTIC else (2 / 3) ** 0.5 / 2**0.5
     assert share == pytest.approx(expected, rel=1e-3)
 
@@ -86,13 +86,13 @@ def test_the_bound_is_not_vacuous(family: Family) -> None:
 def test_sensitivity_in_numbers() -> None:
     """Lipschitz constant × bound / λ: 1 × 4 / 2 for two classes, √2 × 4 / 2 for more; λ doubled."""
     two = OutputPerturbation(model(Family.LOGISTIC, Penalty(2.0, intercept=True)), 1.5, 4.0)
-    assert two.sensitivity() == pytest.approx(2.0)
+    assert two.optimum_moves() == pytest.approx(2.0)
     assert two.deviation(100) == pytest.approx(3.0)
     three = OutputPerturbation(model(Family.MULTINOMIAL, Penalty(2.0, intercept=True)), 1.5, 4.0)
-    assert three.sensitivity() == pytest.approx(2.0 * 2**0.5)
+    assert three.optimum_moves() == pytest.approx(2.0 * 2**0.5)
     whole = Penalty(2.0, halved=False, intercept=True)
     doubled = OutputPerturbation(model(Family.LOGISTIC, whole), 1.5, 4.0)
-    assert doubled.sensitivity() == pytest.approx(1.0)
+    assert doubled.optimum_moves() == pytest.approx(1.0)
 
 
 @settings(deadline=None, max_examples=60)
@@ -188,7 +188,7 @@ def test_settings_that_make_no_sense(noise: float, bound: float, reason: str) ->
 
 def test_without_intercept_any_bound_will_do() -> None:
     inner = without_intercept(Family.LOGISTIC)
-    assert OutputPerturbation(inner, 1.0, 0.5).sensitivity() == pytest.approx(0.5)
+    assert OutputPerturbation(inner, 1.0, 0.5).optimum_moves() == pytest.approx(0.5)
 
 
 def test_weighted_records_are_refused() -> None:

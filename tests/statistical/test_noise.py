@@ -46,7 +46,7 @@ def test_the_right_deviation_is_accepted_and_wrong_ones_rejected(
     noise: tuple[np.ndarray, OutputPerturbation],
 ) -> None:
     draws, defence = noise
-    deviation = defence.noise_multiplier * defence.sensitivity()
+    deviation = defence.noise_multiplier * defence.optimum_moves()
     assert defence.deviation(63) == deviation
     assert _accepts(draws, deviation)
     assert not _accepts(draws, 1.1 * deviation)

@@ -187,7 +187,8 @@ class TestBatchNormalisation:
         step = GradientStep(Normalised(), (0, 1, 2), buffers=BUFFERS)
         objective = step.objective()
         before = {n: b.clone() for n, b in objective.module.named_buffers()}
-        step.gradient(objective, step.theta(objective, np.random.default_rng(0)), batch(4, step))
+        rng = np.random.default_rng(0)
+        step.gradient(objective, step.theta(objective, rng), batch(4, step), rng)
         for name, values in objective.module.named_buffers():
             assert torch.equal(values, before[name])
 

@@ -10,7 +10,7 @@ from exhume.mechanism import Mechanism
 from exhume.release import Answer, Outputs
 from exhume.training import Answers, Model, Training
 from exhume.training.answers import trained_model
-from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
+from exhume.training.gradient import Aggregate, GradientStep, LocalSteps, described
 
 _ANSWERS = {
     Answer.SCORES: "raw scores",
@@ -43,7 +43,7 @@ def _released(setting: Setting) -> str:
                 count = len(setting.given.queries)
             parts.append(f"only {_ANSWERS[mechanism.answer]} on {count:,} queries")
         elif isinstance(mechanism, GradientStep | LocalSteps | Aggregate):
-            return ", ".join([mechanism.describe(), *reversed(parts)])
+            return ", ".join([described(mechanism), *reversed(parts)])
         else:
             return f"what {type(mechanism).__name__} publishes"
         mechanism = mechanism.inner

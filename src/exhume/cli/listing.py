@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import typer
 
 
@@ -12,8 +14,8 @@ def list_all() -> None:
 
     from exhume.audit.names import known_attacks
     from exhume.config import NETWORKS
+    from exhume.config.defences import DEFENCES
     from exhume.data import names as data_names
-    from exhume.defences import Noise, OutputPerturbation, Rounding
     from exhume.metrics.names import names as metric_names
     from exhume.models import Activation
     from exhume.training import Family
@@ -22,8 +24,9 @@ def list_all() -> None:
     for attack in known_attacks():
         kind = "baseline" if attack.baseline else "attack"
         table.add_row(kind, attack.name, _first_line(type(attack)))
-    for defence in (OutputPerturbation, Noise, Rounding):
-        table.add_row("defence", defence.name, _first_line(defence))
+    for defence in DEFENCES:
+        (name,) = get_args(defence.model_fields["name"].annotation)
+        table.add_row("defence", name, _first_line(defence))
     table.add_row("models", "", ", ".join(["ridge", *(family.value for family in Family)]))
     table.add_row("networks", "", f"{', '.join(NETWORKS)}, or package.module:function")
     table.add_row("activations", "", ", ".join(activation.value for activation in Activation))

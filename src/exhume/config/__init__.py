@@ -9,18 +9,15 @@ from exhume.config.audit import (
     SettingTable,
     TrainingTable,
 )
+from exhume.config.defences import DefenceTable, OutputPerturbationTable
 from exhume.config.options import OptionsTable
 from exhume.config.reading import load, parse
 from exhume.config.release import (
     NETWORKS,
-    DefenceTable,
     ImprintTable,
     LinearReleaseTable,
     NetworkReleaseTable,
-    NoiseTable,
-    OutputPerturbationTable,
     ReleaseTable,
-    RoundingTable,
     WarmUpTable,
 )
 
@@ -35,11 +32,9 @@ __all__ = [
     "KnowledgeTable",
     "LinearReleaseTable",
     "NetworkReleaseTable",
-    "NoiseTable",
     "OptionsTable",
     "OutputPerturbationTable",
     "ReleaseTable",
-    "RoundingTable",
     "SettingTable",
     "TrainingTable",
     "WarmUpTable",

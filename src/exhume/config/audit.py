@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from exhume.config.base import Count, Positive, Table
+from exhume.config.defences import DefenceTable
 from exhume.config.options import Options
 from exhume.config.release import NetworkReleaseTable, ReleaseTable
 
@@ -16,8 +25,8 @@ class DataTable(Table):
     """Where the records come from, and how many the model and the adversary have.
 
     ``shadow_targets_from`` names another data set that the shadow targets come from; its classes
-    are numbered round the model's own. ``before`` records, which everybody has, are what the same
-    training was run on before, so that it starts from there.
+    are numbered round the model's own. ``before`` records, which everybody has, are what the model
+    was trained on before, in the same way; it starts from there.
     """
 
     name: str | None = None
@@ -111,6 +120,13 @@ def _printable(name: str) -> str:
     return name
 
 
+def _pairs(grid: object) -> object:
+    return tuple(grid.items()) if isinstance(grid, dict) else grid
+
+
+Grid = Annotated[tuple[tuple[str, tuple[DefenceTable, ...]], ...], BeforeValidator(_pairs)]
+
+
 class SettingTable(Table):
     """One threat model: data, release and knowledge; ``options`` are attacks' settings by name."""
 
@@ -120,6 +136,12 @@ class SettingTable(Table):
     """How many targets this setting has, where not as many as [audit] says."""
     attacks: tuple[str, ...] | None = None
     """Which attacks are run on it, where not those that [audit] says."""
+    grid: Grid = ()
+    """Defences to compare by name: the setting is audited without them and with each in turn."""
+    group: str = ""
+    """What setting of a grid it is, where it is one."""
+    defence: str = ""
+    """Which defence of a grid it has; empty where it has none of them."""
     data: DataTable | None = None
     release: ReleaseTable
     knowledge: KnowledgeTable = KnowledgeTable()
@@ -131,6 +153,33 @@ class SettingTable(Table):
         if isinstance(self.release, NetworkReleaseTable) and self.release.batched:
             return self.release.batch_size
         return None
+
+    def alternatives(self) -> tuple[SettingTable, ...]:
+        """Return the setting once without and once with each defence of its grid."""
+        if not self.grid:
+            return (self,)
+        plain = {"group": self.name, "title": self.title or self.name, "grid": ()}
+        settings = [self.model_copy(update=plain)]
+        for name, added in self.grid:
+            release = self.release
+            defended = release.model_copy(update={"defences": (*release.defences, *added)})
+            own = {"name": f"{self.name}, {name}", "title": f"{plain['title']}, {name}"}
+            settings.append(
+                self.model_copy(update={**plain, **own, "defence": name, "release": defended})
+            )
+        return tuple(settings)
+
+    @model_validator(mode="after")
+    def _grid_of_its_own(self) -> SettingTable:
+        for name, _ in self.grid:
+            _printable(name)
+            if not name or len(self.name) + len(name) > 100:
+                raise ValueError(f"a defence's name must have 1 to 40 characters, got {name!r}")
+        if self.grid and (self.group or self.defence):
+            raise ValueError("group and defence are what a grid makes: give grid alone")
+        if self.grid and self.release.file is not None:
+            raise ValueError("a release from a file has the defences that it has: no grid")
+        return self
 
     @model_validator(mode="after")
     def _training_with_networks(self) -> SettingTable:
@@ -216,6 +265,12 @@ class Config(Table):
 
     setting: tuple[SettingTable, ...]
     audit: AuditTable = AuditTable()
+
+    @field_validator("setting", mode="after")
+    @classmethod
+    def _expanded(cls, settings: tuple[SettingTable, ...]) -> tuple[SettingTable, ...]:
+        """Have every defence of a grid as a setting of its own."""
+        return tuple(one for setting in settings for one in setting.alternatives())
 
     @model_validator(mode="after")
     def _some_and_distinct(self) -> Config:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from exhume.config.base import Count, Positive, Table
+from exhume.config.defences import DefenceTable
 
 
 class PenaltyTable(Table):
@@ -25,33 +26,6 @@ class SolverTable(Table):
     name: str = "exact"
     tolerance: Positive | None = None
     max_iterations: Count | None = None
-
-
-class RoundingTable(Table):
-    """Round every released number."""
-
-    name: Literal["rounding"]
-    decimals: Annotated[int, Field(ge=0, le=17)]
-
-
-class OutputPerturbationTable(Table):
-    """Gaussian noise on the parameters, calibrated to what one record can change."""
-
-    name: Literal["output-perturbation"]
-    noise_multiplier: Positive
-    norm_bound: Positive
-
-
-class NoiseTable(Table):
-    """Gaussian noise of a stated size on every released number; no guarantee follows."""
-
-    name: Literal["noise"]
-    size: Positive
-
-
-DefenceTable = Annotated[
-    RoundingTable | OutputPerturbationTable | NoiseTable, Field(discriminator="name")
-]
 
 
 class _ReleaseTable(Table):

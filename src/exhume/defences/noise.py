@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Noise(Blurring):
     """Adds independent Gaussian noise of deviation ``size`` to every released number.
 
-    How far one record can move the weights of a network is not known, so no privacy follows from
-    the size alone: the event stays the inner mechanism's.
+    Where something inside bounds how far one record can move the release (``sensitivity``), a
+    guarantee follows. Without, none does from the size alone: the event stays the inner one's.
     """
 
     inner: Mechanism
@@ -44,8 +44,16 @@ class Noise(Blurring):
         return [self._blurred(r, rng) for r, rng in zip(releases, rngs, strict=True)]
 
     def event(self, records: int) -> dp_accounting.DpEvent:
-        """Return the inner mechanism's event: noise of no known proportion buys nothing."""
-        return self.inner.event(records)
+        """Return a Gaussian mechanism where one record's influence is bounded, else the inner one.
+
+        What is private already stays as private: more noise is post-processing.
+        """
+        import dp_accounting
+
+        inner, moved = self.inner.event(records), self.inner.sensitivity(records)
+        if moved is None or not isinstance(inner, dp_accounting.NonPrivateDpEvent):
+            return inner
+        return dp_accounting.GaussianDpEvent(self.size / moved)
 
     def deviation(self, records: int) -> float:
         """Return the size."""

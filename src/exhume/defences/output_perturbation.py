@@ -75,14 +75,14 @@ class OutputPerturbation(Blurring):
 
         return dp_accounting.GaussianDpEvent(self.noise_multiplier)
 
-    def sensitivity(self) -> float:
+    def optimum_moves(self) -> float:
         """Return how far one record can move the optimum."""
         lipschitz = 1.0 if self._model.family is Family.LOGISTIC else float(np.sqrt(2.0))
         return lipschitz * self.norm_bound / self._model.penalty.summed(1)
 
     def deviation(self, records: int) -> float:
         """Return the deviation of the noise on each parameter."""
-        return self.noise_multiplier * self.sensitivity()
+        return self.noise_multiplier * self.optimum_moves()
 
     def prepared(self, data: Records) -> Records:
         """Return the records with rows longer than the bound scaled down to it."""

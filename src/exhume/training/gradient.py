@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -22,6 +23,7 @@ from exhume.training.network import Training
 from exhume.training.optimisers import SGD
 
 if TYPE_CHECKING:
+    import dp_accounting
     import torch
 
     from exhume.training.objective import Objective
@@ -29,8 +31,37 @@ if TYPE_CHECKING:
 Named: TypeAlias = Mapping[str, Array] | tuple[tuple[str, Array], ...]
 
 
+class Step(Mechanism):
+    """One gradient at parameters that the server knows: plain, or with a defence inside.
+
+    Local steps take several of them, each at where the last one led.
+    """
+
+    @abstractmethod
+    def gradient(
+        self, objective: Objective, theta: torch.Tensor, data: Records, rng: np.random.Generator
+    ) -> torch.Tensor:
+        """Return what is sent (P,) of the (weighted) mean loss's gradient on ``data``."""
+
+    def plain(self) -> GradientStep:
+        """Return the step without any defence in it."""
+        found = gradient_step(self)
+        assert found is not None
+        return found
+
+    def publish(self, data: Records, *, rng: np.random.Generator) -> Gradient:
+        """Return the gradient on ``data``, all of it one batch."""
+        objective = self.plain().objective()
+        theta = self.plain().theta(objective, rng)
+        return Gradient(objective.named(self.gradient(objective, theta, data, rng)), len(data))
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say in a few words what is sent, for the report."""
+
+
 @dataclass(frozen=True, eq=False)
-class GradientStep(Mechanism):
+class GradientStep(Step):
     """Release the gradient of the mean loss of the whole batch, at parameters the server knows.
 
     The parameters are drawn from ``initial``, or given by name as ``state`` (a model already
@@ -97,19 +128,15 @@ class GradientStep(Mechanism):
         """Return the parameters θ (P,); ``rng`` is used only where they are drawn in secret."""
         return objective.flat(self._start(rng))
 
-    def gradient(self, objective: Objective, theta: torch.Tensor, data: Records) -> torch.Tensor:
+    def gradient(
+        self, objective: Objective, theta: torch.Tensor, data: Records, rng: np.random.Generator
+    ) -> torch.Tensor:
         """Return ∇θ (P,) of the (weighted) mean loss of ``data``."""
         if not len(data):
             raise InputError("a gradient needs at least one record, got an empty batch")
         weight = None if data.weight is None else objective.tensor(data.weight)
         x, y = objective.tensor(data.x), objective.responses(self.responses(data.labels))
         return objective.gradient(theta, x, y, weight=weight, count=len(data))
-
-    def publish(self, data: Records, *, rng: np.random.Generator) -> Gradient:
-        """Return the gradient on ``data``, all of it one batch."""
-        objective = self.objective()
-        found = self.gradient(objective, self.theta(objective, rng), data)
-        return Gradient(objective.named(found), len(data))
 
     def describe(self) -> str:
         """Return for example ``one gradient of a 784-10-10 network (elu)``."""
@@ -135,7 +162,7 @@ class LocalSteps(Mechanism):
     is the number of the client's records (FedAvg, McMahan et al. 2017).
     """
 
-    client: GradientStep
+    client: Step
     optimiser: SGD
     epochs: int = 1
     batches: Batches | None = None
@@ -159,12 +186,13 @@ class LocalSteps(Mechanism):
 
     def publish(self, data: Records, *, rng: np.random.Generator) -> Update:
         """Take the steps on ``data`` and return where they led, less where they began."""
-        objective = self.client.objective()
-        start = theta = self.client.theta(objective, rng)
+        client = self.client.plain()
+        objective = client.objective()
+        start = theta = client.theta(objective, rng)
         state, steps = self.optimiser.start(theta), 0
         for chosen in self.steps(len(data), rng):
             if len(chosen):
-                gradient = self.client.gradient(objective, theta, data.take(chosen))
+                gradient = self.client.gradient(objective, theta, data.take(chosen), rng)
             else:
                 gradient = theta.new_zeros(theta.shape)
             theta, state = self.optimiser.step(theta, gradient, state)
@@ -176,12 +204,23 @@ class LocalSteps(Mechanism):
             )
         return Update(objective.named(theta - start), len(data), steps)
 
+    def event(self, records: int) -> dp_accounting.DpEvent:
+        """Return a step's event for every step that a record takes part in: one an epoch."""
+        import dp_accounting
+
+        if self.batches is None or not self.batches.poisson:
+            one = self.client.event(records if self.batches is None else self.batches.size)
+            return _composed(one, self.epochs)
+        one = self.client.event(self.batches.size)
+        if not isinstance(one, dp_accounting.NonPrivateDpEvent):
+            share = min(1.0, self.batches.size / records)
+            one = dp_accounting.PoissonSampledDpEvent(share, one)
+        return _composed(one, self.epochs * self.batches.steps_an_epoch(records))
+
     def describe(self) -> str:
         """Return for example ``5 local epochs of a 784-10-10 network (elu), …``."""
-        parts = [
-            f"{self.epochs} local epochs of {self.client.network.describe()}",
-            self.optimiser.describe(),
-        ]
+        network = self.client.plain().network
+        parts = [f"{self.epochs} local epochs of {network.describe()}", self.optimiser.describe()]
         if self.batches is not None:
             order = "a known order" if self.batches.known else "an order of its own"
             parts.append(f"batches of {self.batches.size} in {order}")
@@ -196,7 +235,7 @@ class Aggregate(Mechanism):
     client counts by the number of its records (McMahan et al. 2017).
     """
 
-    client: GradientStep | LocalSteps
+    client: Mechanism
     clients: int
 
     def __post_init__(self) -> None:
@@ -209,6 +248,8 @@ class Aggregate(Mechanism):
             raise InputError(f"{self.clients} clients need a record each, got {len(data)} records")
         parts = np.array_split(np.arange(len(data)), self.clients)
         found = [self.client.publish(data.take(part), rng=rng) for part in parts]
+        if not all(isinstance(one, Gradient | Update) for one in found):
+            raise InputError("clients send gradients or updates, and nothing else is aggregated")
         shares = [len(part) / len(data) for part in parts]
         each = [dict(one.arrays()) for one in found]
         mean: dict[str, Array] = {
@@ -221,7 +262,39 @@ class Aggregate(Mechanism):
 
     def describe(self) -> str:
         """Return for example ``the mean over 4 clients of one gradient of …``."""
-        return f"the mean over {self.clients} clients of {self.client.describe()}"
+        return f"the mean over {self.clients} clients of {described(self.client)}"
+
+    def event(self, records: int) -> dp_accounting.DpEvent:
+        """Return a client's own: whoever hears the mean hears no more than each client says."""
+        return self.client.event(records // self.clients)
+
+    def sensitivity(self, records: int) -> float | None:
+        """Return what one record moves its client's release by, times that client's share."""
+        most = -(-records // self.clients)
+        sizes = {most, max(1, records // self.clients)}
+        moved = [(size, self.client.sensitivity(size)) for size in sizes]
+        if any(own is None for _, own in moved):
+            return None
+        return max(size / records * own for size, own in moved if own is not None)
+
+
+def described(mechanism: Mechanism) -> str:
+    """Say what is sent, defences around it included."""
+    from exhume.defences import Defence
+
+    if isinstance(mechanism, Defence):
+        return f"{described(mechanism.inner)}, {mechanism.describe()}"
+    if isinstance(mechanism, Step | LocalSteps | Aggregate):
+        return mechanism.describe()
+    return f"what {type(mechanism).__name__} publishes"
+
+
+def _composed(event: dp_accounting.DpEvent, times: int) -> dp_accounting.DpEvent:
+    import dp_accounting
+
+    if times == 1 or isinstance(event, dp_accounting.NonPrivateDpEvent):
+        return event
+    return dp_accounting.SelfComposedDpEvent(event, times)
 
 
 def public_parameters(knowledge: Knowledge) -> Mapping[str, Array] | None:

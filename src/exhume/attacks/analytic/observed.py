@@ -148,7 +148,8 @@ def _without_known(
         reason = objective.mismatch(parameters)
         if reason is not None:
             return reason
-        own = objective.named(step.gradient(objective, objective.flat(parameters), fixed))
+        rng = np.random.default_rng(0)
+        own = objective.named(step.gradient(objective, objective.flat(parameters), fixed, rng))
         rest = total - known
         gradients = {n: (total * a - known * own[n]) / rest for n, a in gradients.items()}
     defended = isinstance(knowledge.training, Defence)

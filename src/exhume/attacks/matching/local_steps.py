@@ -12,6 +12,9 @@ from torch.func import functional_call
 from exhume.arrays import Array
 from exhume.attacks.matching.continuation import Kinks
 from exhume.attacks.matching.simulation import OneGradient, Simulation, Watch, loaded, loss
+from exhume.defences import undefended
+from exhume.errors import InputError
+from exhume.mechanism import Mechanism
 from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
 from exhume.training.objective import Objective
 
@@ -92,22 +95,24 @@ class Clients(Simulation):
 
 
 def simulation_of(
-    mechanism: GradientStep | LocalSteps | Aggregate,
+    mechanism: Mechanism,
     objective: Objective,
     parameters: Mapping[str, Array],
     names: Sequence[str],
 ) -> Simulation:
     """Return the simulation of a mechanism, defences around it left out."""
-    match mechanism:
+    match undefended(mechanism):
         case GradientStep():
             return OneGradient(objective, parameters, names)
-        case LocalSteps():
-            return Unrolled(objective, parameters, names, mechanism)
+        case LocalSteps() as local:
+            return Unrolled(objective, parameters, names, local)
         case Aggregate(client, clients):
             inner = simulation_of(client, objective, parameters, names)
             plain = isinstance(client, GradientStep) and not _normalised(objective)
             # Without batch statistics the mean over clients is the gradient of all records.
             return inner if plain or clients == 1 else Clients(inner, clients)
+        case other:
+            raise InputError(f"what {type(other).__name__} releases can't be matched")
 
 
 def _normalised(objective: Objective) -> bool:
