@@ -2,63 +2,48 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from exhume.cli.running import (
+    Address,
+    Budget,
+    Crew,
+    Executor,
+    Out,
+    PlanOnly,
+    Quiet,
+    Redact,
+    Workers,
+    carry_out,
+)
+
 if TYPE_CHECKING:
-    from exhume.audit import Bracket, Executor, Plan, Summary
+    from exhume.audit import Bracket, Summary
     from exhume.config import Config
-
-
-class Who(StrEnum):
-    """The executors by the names that the command line knows them by."""
-
-    SERIAL = "serial"
-    PROCESSES = "processes"
-    RAY = "ray"
 
 
 def audit(
     file: Annotated[
         Path | None, typer.Argument(help="The audit's TOML file; else the embedded example.")
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="The run folder; an unfinished run in it is gone on with.")
-    ] = Path("exhume-run"),
-    executor: Annotated[
-        Who | None, typer.Option(help="Who does the work; by default one process a core.")
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(help="How many work at once; 0 takes one a core.", min=0)
-    ] = 0,
-    address: Annotated[
-        str | None,
-        typer.Option(help="The Ray cluster, as host:port; else a private one (local)."),
-    ] = None,
-    plan_only: Annotated[
-        bool, typer.Option("--plan", help="Say what it will take, and stop.")
-    ] = False,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="Run as many targets as fit a time, such as 30m or 1h30m."),
-    ] = None,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Leave records' pictures and values out of the report.")
-    ] = False,
+    out: Out = Path("exhume-run"),
+    executor: Executor = None,
+    workers: Workers = 0,
+    address: Address = None,
+    plan_only: PlanOnly = False,
+    budget: Budget = None,
+    redact: Redact = False,
     trust_code: Annotated[
         bool,
         typer.Option(
             "--trust-code", help="Import the models that the file names as package.module:function."
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: Quiet = False,
     show_example: Annotated[
         bool, typer.Option("--show-example", help="Print the embedded example's TOML and stop.")
     ] = False,
@@ -70,29 +55,22 @@ def audit(
     if show_example:
         typer.echo(example_text(), nl=False)
         return
-    from exhume.audit import make_plan, run
-    from exhume.report import render
+    from exhume.audit import make_plan
 
     config = _config(file)
     _admit_code(config, file, trusted=trust_code)
-    plan = make_plan(config)
-    crew = _executor(executor, workers, address, len(plan.units()))
-    try:
-        ready = _ready(plan, out, crew, budget, plan_only, quiet)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    if ready is None:
-        return
-    plan, command = ready, shlex.join(["exhume", *sys.argv[1:]])
-    try:
-        with _progress(quiet) as tell:
-            summary = run(plan, out, crew, command=command, progress=tell)
-    except KeyboardInterrupt:
-        typer.echo(f"\nstopped; finished trials are kept in {out}: run the same command to go on")
-        raise typer.Exit(130) from None
-    report = render(out, redact=redact)
-    show(summary)
-    typer.echo(f"report: {report}")
+    done = carry_out(
+        make_plan(config),
+        out,
+        Crew(executor, workers, address),
+        plan_only=plan_only,
+        budget=budget,
+        redact=redact,
+        quiet=quiet,
+    )
+    if done is not None:
+        show(done.summary)
+        typer.echo(f"report: {done.report}")
 
 
 def example_text() -> str:
@@ -126,63 +104,6 @@ def _admit_code(config: Config, file: Path | None, *, trusted: bool) -> None:
         )
     if file is not None:
         sys.path.insert(0, str(file.resolve().parent))
-
-
-def _ready(
-    plan: Plan, out: Path, crew: Executor, budget: str | None, only: bool, quiet: bool
-) -> Plan | None:
-    """Return what to run: what fits the budget; None where only the plan was asked for."""
-    from exhume.cli.planning import estimated, show_estimate, show_left_out, within
-
-    if budget is None and not only:
-        return plan
-    with _progress(quiet, "calibrating") as tell:
-        if budget is not None:
-            plan, estimate = within(plan, out, crew, budget, tell)
-        else:
-            estimate = estimated(plan, out, crew, tell)
-    if only and estimate is None:
-        with _progress(quiet, "calibrating") as tell:
-            estimate = estimated(plan, out, crew, tell)
-    if estimate is not None and only:
-        show_estimate(estimate)
-    if budget is not None:
-        show_left_out(plan)
-    return None if only else plan
-
-
-def _executor(who: Who | None, workers: int, address: str | None, units: int) -> Executor:
-    import os
-
-    from exhume.audit import Processes, Ray, Serial
-    from exhume.errors import InputError
-
-    if address is not None and who is not Who.RAY:
-        raise InputError(f"--address {address} is a Ray cluster's: give --executor ray with it")
-    if who is Who.SERIAL and workers > 1:
-        raise InputError(f"--executor serial is one worker, got --workers {workers}")
-    if who is Who.RAY:
-        return Ray(address or "local", workers)
-    count = min(workers or len(os.sched_getaffinity(0)), max(units, 1))
-    if who is Who.PROCESSES:
-        return Processes(count)
-    return Serial() if count <= 1 or who is Who.SERIAL else Processes(count)
-
-
-@contextmanager
-def _progress(quiet: bool, what: str = "trials") -> Iterator[Callable[[int, int], None]]:
-    if quiet:
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    # A bar in a log file is noise, and would stand before the one line of an error.
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def show(summary: Summary) -> None:
