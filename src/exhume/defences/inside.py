@@ -15,6 +15,7 @@ from exhume.records import Records
 from exhume.training.gradient import Step
 
 if TYPE_CHECKING:
+    import dp_accounting
     import torch
 
     from exhume.training.objective import Objective
@@ -65,6 +66,7 @@ class ActivationDropout(StepDefence):
     """Drops the inputs of fully connected layers at random, each with probability ``rate``.
 
     What is kept is scaled up by 1/(1−rate). A layer that the record itself goes into is left alone.
+    Around clipped records, those of a step lose the same inputs.
     """
 
     inner: Step
@@ -95,6 +97,14 @@ class ActivationDropout(StepDefence):
 
         with changed_inputs(objective.module, shape, dropped):
             return self.inner.gradient(objective, theta, data, rng)
+
+    def event(self, records: int) -> dp_accounting.DpEvent:
+        """Return the inner event: what is dropped does not depend on the data."""
+        return self.inner.event(records)
+
+    def sensitivity(self, records: int) -> float | None:
+        """Return the inner one, which holds whatever is dropped."""
+        return self.inner.sensitivity(records)
 
     def describe(self) -> str:
         """Say what is done."""
