@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exhume.config import Config, RoundingTable, load, parse
+from exhume.config import Config, load, parse
+from exhume.config.defences import RoundingTable
 from exhume.errors import InputError
 
 GOOD = """

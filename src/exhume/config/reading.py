@@ -39,7 +39,7 @@ def parse(text: str, *, folder: Path, source: str) -> Config:
 
 def _completed(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Gather a setting at the top level, turn arrays into tuples and anchor relative paths."""
-    own = ("data", "release", "knowledge", "options")
+    own = ("data", "release", "knowledge", "options", "grid")
     top = {key: tables.pop(key) for key in own if key in tables}
     if top and "setting" in tables:
         raise InputError("give [[setting]] tables or one setting at the top level, not both")
