@@ -67,6 +67,9 @@ class SettingFacts:
     training_utility: float | None = None
     loss_auc: float | None = None
     theorem_2: float | None = None
+    group: str = ""
+    defence: str = ""
+    batch: int | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
@@ -81,7 +84,7 @@ def measure(plan: Plan, index: int) -> SettingFacts:
 
 def _measured(plan: Plan, index: int) -> SettingFacts:
     setting, yard = plan.setting(index), yardstick(plan, index)
-    oracle = yard.oracle
+    table, oracle = plan.config.setting[index], yard.oracle
     event = setting.mechanism.event(setting.records)
     bound = _bound(plan, index, setting)
     fit = overfitting(setting, _UTILITY_RELEASES, plan.config.audit.seed)
@@ -122,6 +125,9 @@ def _measured(plan: Plan, index: int) -> SettingFacts:
         training_utility=fit.training_utility,
         loss_auc=fit.loss_auc,
         theorem_2=bound.theorem_2,
+        group=table.group,
+        defence=table.defence,
+        batch=setting.batch,
     )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from exhume.audit.durable import write_bytes
 from exhume.audit.record import SCHEMA_VERSION, Record
 from exhume.audit.store import Store
+from exhume.audit.tradeoff import Tradeoff, tradeoffs
 from exhume.metrics import clopper_pearson
 from exhume.reconstruction import Status
 
@@ -116,6 +117,7 @@ class Summary:
     versions: dict[str, str]
     budget: str = ""
     left_out: tuple[LeftOut, ...] = ()
+    tradeoffs: tuple[Tradeoff, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
@@ -157,6 +159,7 @@ def summarise(store: Store) -> Summary:
         versions=json.loads(store.meta("versions") or "{}"),
         budget=noted.get("budget", ""),
         left_out=tuple(left_out),
+        tradeoffs=tradeoffs(facts, records),
     )
 
 

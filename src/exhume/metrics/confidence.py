@@ -101,6 +101,30 @@ def bootstrap_median(
     return _bootstrap(values, lambda x: np.median(x, axis=-1), seed, confidence, resamples)
 
 
+def expanded_interval(
+    resampled: Array, count: int, *, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return percentiles of a statistic over bootstrap resamples of ``count`` values.
+
+    A resample spreads less than the sample does, and few values have heavier tails than a normal:
+    the percentiles are moved outwards as Student's interval would be (Hesterberg 2015, expanded
+    percentile interval).
+
+    >>> low, high = expanded_interval(np.linspace(0.0, 1.0, 1001), 1000)
+    >>> round(low, 3), round(high, 3)
+    (0.025, 0.975)
+    """
+    from scipy.stats import norm, t
+
+    _require_level(confidence)
+    if count < 2:
+        raise InputError(f"one value has no spread: an interval needs at least 2, got {count}")
+    quantile = float(t.ppf((1 - confidence) / 2, count - 1)) * float(np.sqrt(count / (count - 1)))
+    tail = 100 * float(norm.cdf(quantile))
+    low, high = np.percentile(resampled, [tail, 100 - tail])
+    return float(low), float(high)
+
+
 def _bootstrap(
     values: Array,
     statistic: Callable[[FloatArray], FloatArray],

@@ -1,0 +1,290 @@
+"""Defences at equal utility: what the strongest attack leaves, against what training loses.
+
+After Liu et al. 2024, section 5 and Figure 3. Everything here is read off a run's records and
+facts: a folder can be judged again without running anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exhume.arrays import FloatArray
+from exhume.audit.record import Record
+from exhume.audit.strength import Errors, Strength, errors_of, resampled, strength_of
+from exhume.audit.utility import Run, mean_interval, runs_of
+from exhume.seeds import stream
+
+RESAMPLES = 4000
+SURE = 0.95
+"""How probable a winner must be to be called one."""
+_WORTH_NAMING = 0.05
+_METRICS = ("rmse", "lpips")
+"""Errors that are larger where less came out."""
+
+
+class Measure(Enum):
+    """What utility is measured by; a loss of it is positive where training suffers."""
+
+    ACCURACY = "accuracy"
+    """Share of test records classified rightly: its loss is the drop."""
+    TRAINING_LOSS = "training loss"
+    """Mean loss of the training records at the end, as Liu et al.: its loss is the increase."""
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The losses of utility at which a winner is looked for."""
+        return (0.01, 0.05, 0.1) if self is Measure.ACCURACY else (0.05, 0.2, 0.5)
+
+
+@dataclass(frozen=True)
+class UtilityLoss:
+    """What training loses by a defence: seed by seed against the same seed without it.
+
+    The interval is Student's at 95 % over the seeds; None with one seed. ``mean`` is infinite where
+    a training diverged. ``value`` is the utility itself: an accuracy, or a final training loss.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    value: float
+    diverged: int = 0
+
+
+@dataclass(frozen=True)
+class Point:
+    """One defence of a group, or none ("").
+
+    ``on_front``: no other point protects at least as well at no more loss of utility; None where
+    utility was not measured. ``front_probability`` is how often it was over the resamples.
+    ``floor`` is the smallest error that the attacks named in ``floor_binds`` can have on average;
+    ``rate`` the rate of Liu et al. 2024, Table 1, over that of no defence: a ratio of errors.
+    """
+
+    setting: str
+    defence: str
+    strength: Strength
+    utility: UtilityLoss | None = None
+    on_front: bool | None = None
+    front_probability: float | None = None
+    floor: float | None = None
+    floor_binds: str = ""
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A defence ("" is none), and how probable it is that it is the best."""
+
+    defence: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Winner:
+    """Who protects best among those that cost at most ``utility_loss``.
+
+    ``told`` where the first of ``contenders`` is the best with a probability of 95 % or more, over
+    batches and seeds; otherwise it cannot be told between those listed.
+    """
+
+    utility_loss: float
+    told: bool
+    contenders: tuple[Contender, ...]
+
+    @property
+    def defence(self) -> str | None:
+        """The winner; None where it cannot be told."""
+        return self.contenders[0].defence if self.told else None
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """One group of settings that differ in their defence alone, on one pair of axes.
+
+    ``metric`` is the error that strength is measured by, ``measure`` the utility ("" where none was
+    measured: then there is no front and no winner). ``blind`` is the smallest mean error of a blind
+    guess. Points stand in the order of the settings, the undefended one first.
+    """
+
+    group: str
+    metric: str
+    measure: str
+    batches: int
+    seeds: int
+    blind: float | None
+    points: tuple[Point, ...]
+    winners: tuple[Winner, ...] = ()
+
+    def describe(self) -> tuple[str, ...]:
+        """Say in a line each who wins at which loss of utility."""
+        return tuple(_sentence(self, winner) for winner in self.winners)
+
+
+def tradeoffs(
+    facts: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
+) -> tuple[Tradeoff, ...]:
+    """Return the trade-offs of every group with at least one defence, on every pair of axes."""
+    groups: dict[str, list[str]] = {}
+    for name, fact in facts.items():
+        if fact.get("group"):
+            groups.setdefault(fact["group"], []).append(name)
+    found = []
+    for group, names in groups.items():
+        own = {name: facts[name] for name in names}
+        mine = [r for r in records if r.trial.setting in own]
+        for metric in _METRICS:
+            errors = errors_of(own, mine, metric)
+            if errors and len(errors) > 1:
+                found += _on_every_measure(group, metric, own, errors)
+    return tuple(found)
+
+
+def _on_every_measure(
+    group: str,
+    metric: str,
+    facts: Mapping[str, Mapping[str, Any]],
+    errors: Mapping[str, Errors],
+) -> list[Tradeoff]:
+    rng = stream(0, "tradeoff", group, metric)
+    batches = next(iter(errors.values())).values.shape[1]
+    drawn = rng.integers(batches, size=(RESAMPLES, batches))
+    # The batches are the same ones in every setting of a group: they are drawn together.
+    strengths = {name: resampled(one, drawn) for name, one in errors.items()}
+    points = [
+        _point(facts[name], errors[name], strengths[name], metric)
+        for name in facts
+        if name in errors
+    ]
+    blind = [float(v.mean()) for e in errors.values() for v in e.values[np.array(e.blind)]]
+    plain = Tradeoff(group, metric, "", batches, 0, min(blind, default=None), tuple(points))
+    runs = {name: runs_of(fact) for name, fact in facts.items() if name in errors}
+    base = next((p.setting for p in points if not p.defence), None)
+    if base is None or not runs[base] or not all(runs.values()):
+        return [plain]
+    return [
+        _with_utility(plain, measure, runs, base, strengths, rng)
+        for measure in Measure
+        if all(_value(r, measure) is not None for r in runs[base])
+    ]
+
+
+def _point(fact: Mapping[str, Any], errors: Errors, draws: FloatArray, metric: str) -> Point:
+    bounded = metric == "rmse"
+    return Point(
+        fact["name"],
+        fact.get("defence", ""),
+        strength_of(errors, draws),
+        floor=fact.get("floor") if bounded else None,
+        floor_binds=fact.get("floor_binds", "") if bounded else "",
+        rate=fact.get("liu_rate"),
+    )
+
+
+def _with_utility(
+    plain: Tradeoff,
+    measure: Measure,
+    runs: Mapping[str, Sequence[Run]],
+    base: str,
+    strengths: Mapping[str, FloatArray],
+    rng: np.random.Generator,
+) -> Tradeoff:
+    """Add what each defence costs, the front and the winners."""
+    losses = {p.setting: utility_loss(runs[p.setting], runs[base], measure) for p in plain.points}
+    protects = np.stack([strengths[p.setting] for p in plain.points])
+    costs = np.stack([_drawn(losses[p.setting], runs[p.setting], rng) for p in plain.points])
+    means = np.array([p.strength.mean for p in plain.points])
+    own = np.array([losses[p.setting].mean for p in plain.points])
+    front = pareto_front(own[:, None], means[:, None])[:, 0]
+    often = pareto_front(costs, protects).mean(axis=1)
+    points = tuple(
+        replace(p, utility=losses[p.setting], on_front=bool(on), front_probability=float(share))
+        for p, on, share in zip(plain.points, front, often, strict=True)
+    )
+    names = [p.defence for p in plain.points]
+    winners = tuple(_winner(level, names, costs, protects) for level in measure.levels)
+    seeds = min(len(r) for r in runs.values())
+    return replace(plain, measure=measure.value, seeds=seeds, points=points, winners=winners)
+
+
+def utility_loss(runs: Sequence[Run], base: Sequence[Run], measure: Measure) -> UtilityLoss:
+    """Return what trainings lose against those without defence, of the same seeds."""
+    sign = -1.0 if measure is Measure.ACCURACY else 1.0
+    undefended = {r.seed: _value(r, measure) for r in base}
+    values = [_value(r, measure) for r in runs]
+    diverged = sum(r.diverged for r in runs)
+    finite = [v for v in values if v is not None]
+    value = float(np.mean(finite)) if finite else math.nan
+    if diverged:
+        return UtilityLoss(math.inf, None, None, value, diverged)
+    differences = [
+        sign * (v - other)
+        for r, v in zip(runs, values, strict=True)
+        if v is not None and (other := undefended.get(r.seed)) is not None
+    ]
+    found = mean_interval(differences)
+    return UtilityLoss(found.mean, found.low, found.high, value)
+
+
+def _value(run: Run, measure: Measure) -> float | None:
+    return run.accuracy if measure is Measure.ACCURACY else run.training_loss
+
+
+def _drawn(loss: UtilityLoss, runs: Sequence[Run], rng: np.random.Generator) -> FloatArray:
+    """Draw what a defence may cost from Student's distribution: few seeds can't be resampled."""
+    spread = rng.standard_t(max(1, len(runs) - 1), size=RESAMPLES)
+    if loss.low is None or loss.high is None or not math.isfinite(loss.mean):
+        return np.full(RESAMPLES, loss.mean)
+    from scipy.stats import t
+
+    error = (loss.high - loss.low) / 2 / float(t.ppf(0.975, len(runs) - 1))
+    return loss.mean + error * spread
+
+
+def pareto_front(losses: FloatArray, strengths: FloatArray) -> NDArray[np.bool_]:
+    """Return which points no other dominates, for ``losses`` and ``strengths`` (points, draws).
+
+    A point dominates another where it loses no more and protects no less, and one of the two is
+    strict. What diverged (an infinite loss) is on no front.
+
+    >>> losses, strengths = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [2.0]])
+    >>> pareto_front(losses, strengths)[:, 0].tolist()
+    [True, True, False]
+    """
+    no_worse = (losses[:, None] <= losses[None]) & (strengths[:, None] >= strengths[None])
+    better = (losses[:, None] < losses[None]) | (strengths[:, None] > strengths[None])
+    front: NDArray[np.bool_] = ~(no_worse & better).any(axis=0) & np.isfinite(losses)
+    return front
+
+
+def _winner(level: float, names: Sequence[str], costs: FloatArray, protects: FloatArray) -> Winner:
+    """Count how often each point protects best among those that cost at most ``level``."""
+    allowed = np.where(costs <= level, protects, -np.inf)
+    best = allowed.max(axis=0)
+    # Where several protect alike (as well as if nothing were sent), the cheapest of them wins.
+    cheapest = np.where(allowed == best, costs, np.inf).argmin(axis=0)
+    shares = np.bincount(cheapest, minlength=len(names)) / len(cheapest)
+    order = np.argsort(-shares, kind="stable")
+    contenders = tuple(
+        Contender(names[i], float(shares[i])) for i in order if shares[i] >= _WORTH_NAMING
+    )
+    return Winner(level, bool(shares[order[0]] >= SURE), contenders)
+
+
+def _sentence(tradeoff: Tradeoff, winner: Winner) -> str:
+    cost = f"{winner.utility_loss:.0%} of accuracy"
+    if tradeoff.measure == Measure.TRAINING_LOSS.value:
+        cost = f"{winner.utility_loss:g} of training loss"
+    named = [f"{c.defence or 'no defence'} ({c.probability:.0%})" for c in winner.contenders]
+    if winner.told:
+        text = f"{winner.contenders[0].defence or 'no defence'} protects best"
+    else:
+        text = f"the best cannot be told between {', '.join(named)}"
+    return f"{tradeoff.group}, losing at most {cost}: {text}"
