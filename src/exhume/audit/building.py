@@ -193,6 +193,9 @@ def load_data(table: DataTable) -> Loaded:
     if table.name is not None:
         found = load(table.name)
         records, value_range, task = found.train, found.value_range, found.task
+        if table.whole and found.test is not None:
+            labels = np.concatenate([found.train.labels, found.test.labels])
+            records = Records(np.concatenate([found.train.x, found.test.x]), labels)
     else:
         assert table.file is not None
         records, value_range = read_records(Path(table.file), label=table.label), None

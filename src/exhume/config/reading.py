@@ -29,6 +29,11 @@ def parse(text: str, *, folder: Path, source: str) -> Config:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{source} is not valid TOML: {error}") from None
+    return from_tables(tables, folder=folder, source=source)
+
+
+def from_tables(tables: dict[str, Any], *, source: str, folder: Path = Path()) -> Config:
+    """Read an audit from tables as TOML has them."""
     try:
         return Config.model_validate(_completed(tables, folder))
     except InputError as error:
