@@ -114,6 +114,24 @@ class Backward:
         return scores, caught[0]
 
 
+def decides(module: nn.Module, layer: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Tell whether scores are the same for other records once the layer's inputs are."""
+    seen: list[Tensor] = []
+    drawn = torch.tensor(np.random.default_rng(0).random((4, *shape)))
+
+    def replaced(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        seen.append(inputs[0])
+        return None if len(seen) == 1 else (seen[0],)
+
+    handle = layer.register_forward_pre_hook(replaced)
+    try:
+        with torch.no_grad():
+            one, other = module(drawn[:2]), module(drawn[2:])
+    finally:
+        handle.remove()
+    return len(seen) == 2 and seen[0].ndim == 2 and bool(torch.allclose(one, other))
+
+
 def _first_with_parameters(module: nn.Module) -> tuple[str, nn.Module]:
     for name, layer in module.named_modules():
         if next(layer.parameters(recurse=False), None) is not None:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.analytic.consistency import Consistency
 from exhume.attacks.analytic.factor import Factors, factorise
-from exhume.attacks.analytic.layer import Backward, InputLayer
+from exhume.attacks.analytic.layer import Backward, InputLayer, decides
 from exhume.attacks.analytic.separation import separate
 from exhume.attacks.analytic.sparsity import found_columns
 from exhume.attacks.matching.head import Route, head_features
@@ -214,21 +213,3 @@ def _unreadable(reading: Reading, layer: InputLayer) -> str | None:
     if reading.count > 1 and reading.count >= min(shape):
         return f"{reading.count} records are too many: {layer.weight!r} has shape {shape}"
     return None
-
-
-def decides(module: nn.Module, layer: nn.Module, shape: tuple[int, ...]) -> bool:
-    """Tell whether scores are the same for other records once the layer's inputs are."""
-    seen: list[Tensor] = []
-    drawn = torch.tensor(np.random.default_rng(0).random((4, *shape)))
-
-    def replaced(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        seen.append(inputs[0])
-        return None if len(seen) == 1 else (seen[0],)
-
-    handle = layer.register_forward_pre_hook(replaced)
-    try:
-        with torch.no_grad():
-            one, other = module(drawn[:2]), module(drawn[2:])
-    finally:
-        handle.remove()
-    return len(seen) == 2 and seen[0].ndim == 2 and bool(torch.allclose(one, other))
