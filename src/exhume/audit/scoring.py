@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from exhume.arrays import Array, FloatArray
+from exhume.audit.influence import columns
 from exhume.audit.plan import Plan
 from exhume.audit.setting import Setting
 from exhume.config import Config
@@ -108,6 +109,7 @@ def scores_of(
     thresholds = yard.oracle.nearest_distance[list(targets)] * plan.config.audit.closeness
     found = [i for i, result in enumerate(results) if len(result)]
     tables = {m.name: _column(m, truth, results, found) for m in yard.metrics}
+    tables |= columns(plan, index, targets)
     distances = _column(yard.success, truth, results, found)
     return [
         Scores(

@@ -259,6 +259,8 @@ class AuditTable(Table):
     closeness: Positive = 1.0
     membership: Annotated[int, Field(ge=0)] = 0
     """Games of membership inference a setting: which of two targets was trained on?"""
+    influence: bool = False
+    """Follow each target through training: its gradients' norm and zeros, beside the metrics."""
     truth: Path | None = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -97,10 +97,17 @@ class Training(Model):
         dtype: torch.dtype = getattr(torch, precision or self.precision)
         return Objective(self.network, loss, dtype=dtype, device=self.device)
 
-    def run(self, objective: Objective, data: Records, *, rng: np.random.Generator) -> torch.Tensor:
+    def run(
+        self,
+        objective: Objective,
+        data: Records,
+        *,
+        rng: np.random.Generator,
+        watch: Callable[[torch.Tensor], None] | None = None,
+    ) -> torch.Tensor:
         """Return the trained parameters θ (P,): the slow, plain way that faster ones are held to.
 
-        A training whose loss runs away raises InputError.
+        ``watch`` is shown θ before every step. A training whose loss runs away raises InputError.
         """
         import torch
 
@@ -112,6 +119,8 @@ class Training(Model):
         for chosen in self.steps(len(data), rng):
             part = slice(None) if chosen is None else torch.as_tensor(chosen, device=x.device)
             own = None if weight is None else weight[part]
+            if watch is not None:
+                watch(theta)
             gradient = self._gradient(objective, theta, (x[part], y[part]), own, len(data), rng)
             theta, state = self.optimiser.step(theta, gradient, state)
         self.require_converged(bool(torch.isfinite(theta).all()))
