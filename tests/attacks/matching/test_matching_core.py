@@ -22,7 +22,8 @@ from exhume.attacks.matching.objectives import (
 )
 from exhume.attacks.matching.optimisers import LBFGS, CosineAdam, SignedAdam
 from exhume.attacks.matching.priors import DeepImagePrior, Pixels
-from exhume.attacks.matching.reading import Reading, problem_of, read, withheld
+from exhume.attacks.matching.reading import Reading, problem_of, read
+from exhume.attacks.matching.visible import withheld
 from exhume.data import load
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge, KnownAttributes
@@ -247,5 +248,6 @@ def test_pruned_entries_are_left_out() -> None:
     problem = problem_of(reading, SquaredL2(), labels=data.y, precision="float64")
     assert problem.labels is not None
     assert problem.residual(problem.frame.tensor(data.x), problem.labels) < 1e-12
-    blind = problem_of(reading, SquaredL2(), labels=data.y, precision="float64", masked=False)
+    ignoring = reading.ignoring()
+    blind = problem_of(ignoring, SquaredL2(), labels=data.y, precision="float64")
     assert blind.residual(blind.frame.tensor(data.x), problem.labels) > 1e-2

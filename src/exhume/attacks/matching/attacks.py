@@ -30,6 +30,7 @@ class DLG(MatchingAttack):
     steps: int = 15
     starts: int = 3
     jacobians: int = 6
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         at_least_one(self, "steps", "starts")
@@ -85,6 +86,7 @@ class Geiping(MatchingAttack):
     total_variation: float | None = 2e-2
     learning_rate: float = 0.1
     continuation: bool = True
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         at_least_one(self, "steps", "restarts")
@@ -114,6 +116,7 @@ class BatchNormMatching(MatchingAttack):
     batch_norm: float = 1.0
     learning_rate: float = 0.1
     continuation: bool = True
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         at_least_one(self, "steps", "restarts")
@@ -154,6 +157,7 @@ class GenerativePrior(MatchingAttack):
     code: int = 96
     width: int = 48
     continuation: bool = True
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         at_least_one(self, "steps", "restarts", "training_steps")
@@ -199,6 +203,8 @@ def _polished(
     from exhume.attacks.matching.gauss_newton import polish
 
     best = found.best
+    for posed in (problem, rough):
+        posed.simulation.nuisances.put(best.nuisances)
     labels = best.labels
     if labels.is_floating_point() and labels.ndim == 2:
         # Soft labels were a means: a record has one class.

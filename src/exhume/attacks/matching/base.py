@@ -40,7 +40,13 @@ class Found:
 
 
 class MatchingAttack(Attack):
-    """An attack through the one loop; subclasses say how to pose the problem and solve it."""
+    """An attack through the one loop; subclasses say how to pose the problem and solve it.
+
+    The adversary knows the defences and simulates them with the rest; with ``adaptive`` False it
+    takes the release for an unprotected one, for comparison.
+    """
+
+    adaptive: bool
 
     @abstractmethod
     def _solve(
@@ -83,6 +89,8 @@ class MatchingAttack(Attack):
         with torch.random.fork_rng(devices=[]):
             reading = read(release, knowledge)
             assert not isinstance(reading, str)
+            if not self.adaptive:
+                reading = reading.ignoring()
             if reading.length < TINY:
                 return nothing(knowledge, Status.NO_INFORMATION, "the release is all zeros")
             labels = known_labels(release, reading, rng)

@@ -118,7 +118,8 @@ class Run:
     """Where one run ended: the iterate with the lowest loss, never chosen by anything else.
 
     ``images`` (n, *record shape), ``labels`` (n,) or soft (n, classes); ``loss`` is the whole
-    objective, ``distance`` the part that compares releases, ``history`` the loss along the way.
+    objective, ``distance`` the part that compares releases, ``history`` the loss along the way,
+    ``nuisances`` what defences are taken to have drawn.
     """
 
     images: Tensor
@@ -129,6 +130,7 @@ class Run:
     steps: int
     exhausted: bool
     history: tuple[float, ...]
+    nuisances: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +177,9 @@ def match(
         runs.append(run)
         if run.distance <= budget.enough and number == 0:
             break
-    return merged([Match(run, (run,), None) for run in runs])
+    found = merged([Match(run, (run,), None) for run in runs])
+    problem.simulation.nuisances.put(found.best.nuisances)
+    return found
 
 
 def merged(matches: Sequence[Match]) -> Match:
@@ -229,9 +233,15 @@ class _Track:
             drawn = problem.frame.tensor(rng.standard_normal((problem.frame.count, classes)))
             self.soft = drawn.requires_grad_(True)
             self.unknowns.append(self.soft)
+        self.nuisances = problem.simulation.nuisances
+        self.nuisances.restart(rng)
+        if self.nuisances.expected:
+            self.problem.simulate(problem.completed(variables.images().detach()), self.labels())
+        self.unknowns += self.nuisances.values
         self.loss = self.distance = self.last = math.inf
         self.evaluations, self.exact = 0, True
         self.best: tuple[Tensor, Tensor] | None = None
+        self.drawn: tuple[Tensor, ...] = ()
 
     def continued(self, continuation: Continuation, done: float) -> None:
         """Change the problem to what it is when ``done`` of the steps are."""
@@ -262,6 +272,7 @@ class _Track:
         if self.last < self.loss or self.best is None:
             self.loss, self.distance = self.last, float(distance.detach())
             self.best = images.detach().clone(), labels.detach().clone()
+            self.drawn = self.nuisances.kept()
         return total.detach()
 
     def run(self, steps: int, exhausted: bool, history: Sequence[float]) -> Run:
@@ -270,21 +281,44 @@ class _Track:
         finite = math.isfinite(self.loss)
         loss, distance = (self.loss, self.distance) if finite else (math.inf, math.inf)
         every = max(1, len(history) // 100)
-        return Run(
-            *self.best, loss, distance, self.evaluations, steps, exhausted, tuple(history[::every])
-        )
+        kept = tuple(history[::every])
+        return Run(*self.best, loss, distance, self.evaluations, steps, exhausted, kept, self.drawn)
 
 
 def without(problem: Problem, held_out: Sequence[int]) -> Problem:
     """Return the problem with the released parameters at these positions masked out."""
-    masks = list(problem.released.masks)
-    values = list(problem.released.values)
+    released = problem.released
+    masks, values, limits = list(released.masks), list(released.values), list(released.limits)
     for index in held_out:
         masks[index] = torch.zeros_like(values[index])
         values[index] = torch.zeros_like(values[index])
+        if limits:
+            limits[index] = None
     return replace(
-        problem, released=replace(problem.released, values=tuple(values), masks=tuple(masks))
+        problem,
+        released=replace(released, values=tuple(values), masks=tuple(masks), limits=tuple(limits)),
     )
+
+
+def settle(problem: Problem, images: Tensor, labels: Tensor, *, steps: int = 60) -> None:
+    """Find what defences may have drawn for ``images`` as they are, where they drew anything."""
+    nuisances = problem.simulation.nuisances
+    if not nuisances.expected:
+        return
+    nuisances.restart(np.random.default_rng(0))
+    problem.simulate(images, labels)
+    optimiser = torch.optim.Adam(nuisances.values, 0.2)
+    lowest, best = math.inf, nuisances.kept()
+    for _ in range(steps):
+        distance = problem.distance(problem.simulate(images, labels), problem.released)
+        if float(distance.detach()) < lowest:
+            lowest, best = float(distance.detach()), nuisances.kept()
+        optimiser.zero_grad()
+        slopes = torch.autograd.grad(distance, nuisances.values, materialize_grads=True)
+        for value, slope in zip(nuisances.values, slopes, strict=True):
+            value.grad = slope
+        optimiser.step()
+    nuisances.put(best)
 
 
 def _outside(images: Tensor, box: tuple[float, float]) -> Tensor:

@@ -16,8 +16,9 @@ from exhume.attacks.matching.normalisation import normalisation_mode
 from exhume.attacks.matching.objectives import batch_norm_distance
 from exhume.attacks.matching.ranges import normalised_inputs
 from exhume.attacks.matching.reading import Reading, problem_of
-from exhume.defences.base import Blurring, Defence
-from exhume.mechanism import Mechanism
+from exhume.attacks.matching.stack import shown
+from exhume.attacks.matching.visible import deviations
+from exhume.defences import Sign
 from exhume.reconstruction import Status
 
 NEAR = 5.0
@@ -75,6 +76,7 @@ def diagnose(
     steps: int = 8,
 ) -> Diagnosis:
     """Say why ``run`` ended where it did; costs about 2·``steps`` evaluations."""
+    problem.simulation.nuisances.put(run.nuisances)
     simulated = [g.detach() for g in problem.simulate(run.images, run.labels)]
     residual, turned, scale = _fit(simulated, problem.released.values)
     floor = truth_floor(reading, problem, run.images, run.labels)
@@ -120,14 +122,14 @@ def _fit(simulated: Sequence[Tensor], target: Sequence[Tensor]) -> tuple[float, 
 def truth_floor(reading: Reading, problem: Problem, images: Tensor, labels: Tensor) -> float:
     """Return the relative residual that the truth itself would have, rounded as at ``images``."""
     names = problem.simulation.names
-    entries = sum(v.numel() for v in problem.released.values)
-    noise = _deviation(reading.knowledge.training, reading.total)
-    noise *= math.sqrt(entries) / problem.released.scale
+    noise = math.sqrt(problem.released.noise)
+    drawn = problem.simulation.nuisances.kept()
     made = []
     for precision in ("float32", "float64"):
         known = reading.knowledge.labels
         twin = problem_of(reading, problem.distance, labels=known, precision=precision)
         assert twin.simulation.names == names
+        twin.simulation.nuisances.put(drawn)
         y = labels if not labels.is_floating_point() else labels.to(twin.frame.dtype)
         found = twin.simulate(images.to(twin.frame.dtype), y)
         made.append([g.detach().double() for g in found])
@@ -136,17 +138,15 @@ def truth_floor(reading: Reading, problem: Problem, images: Tensor, labels: Tens
     )
     if reading.step.precision == "float64":
         rounding = max(1e-13, rounding * 2.0**-29)
-    return max(noise, rounding)
+    return max(noise, rounding, _softness(reading, problem, made[1]))
 
 
-def _deviation(mechanism: Mechanism | None, records: int) -> float:
-    """Return the deviation of the noise that known defences add to a released number."""
-    square = 0.0
-    while isinstance(mechanism, Defence):
-        if isinstance(mechanism, Blurring):
-            square += mechanism.deviation(records) ** 2
-        mechanism = mechanism.inner
-    return math.sqrt(square)
+def _softness(reading: Reading, problem: Problem, simulated: Sequence[Tensor]) -> float:
+    """Return how far soft signs are from the signs that a defence sends in their place."""
+    if not any(isinstance(defence, Sign) for defence in shown(reading.stack)):
+        return 0.0
+    pairs = zip(simulated, problem.released.values, strict=True)
+    return math.sqrt(sum(float((g.abs() - t.double().abs()).square().sum()) for g, t in pairs))
 
 
 def _sensitivity(
@@ -229,7 +229,10 @@ def _unseen_class(reading: Reading) -> str | None:
     if classes is None or labels is None or name not in reading.arrays:
         return None
     bias = reading.arrays[name] * (-1.0 if hasattr(reading.mechanism, "optimiser") else 1.0)
-    if bias.shape != (len(classes),) or _deviation(reading.knowledge.training, reading.total):
+    if (
+        bias.shape != (len(classes),)
+        or deviations(reading.stack, reading.arrays, reading.total)[name]
+    ):
         return None
     fixed = reading.knowledge.fixed_set
     known = {*np.asarray(labels).tolist(), *([] if fixed is None else fixed.labels.tolist())}

@@ -33,6 +33,7 @@ class FeatureInversion(MatchingAttack):
     total_variation: float = 2e-2
     learning_rate: float = 0.1
     continuation: bool = True
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         at_least_one(self, "steps", "restarts")

@@ -40,6 +40,7 @@ class LiuMatching(MatchingAttack):
     deep_image_prior: bool = True
     feature_matching: bool = True
     continuation: bool = True
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         at_least_one(self, "steps", "restarts")

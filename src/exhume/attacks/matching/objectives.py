@@ -16,17 +16,41 @@ from exhume.errors import InputError
 class Released:
     """What was seen, divided by ``scale`` so that its length is 1: one tensor a parameter.
 
-    ``masks`` holds 1 where an entry was really released, None where all were.
+    ``masks`` holds 1 where an entry was really released, None where all were. ``limits`` are what
+    entries that were not can't exceed, ``deviations`` the noise on those that were, both in the
+    same units; left out, nothing is known of the ones and the others are exact.
     """
 
     values: tuple[Tensor, ...]
     masks: tuple[Tensor | None, ...]
     scale: float
+    deviations: tuple[float, ...] = ()
+    limits: tuple[float | None, ...] = ()
 
     def seen(self, simulated: Sequence[Tensor]) -> list[Tensor]:
-        """Return a simulated release in the same units, with what was not released left out."""
-        pairs = zip(simulated, self.masks, strict=True)
-        return [(g if m is None else g * m) / self.scale for g, m in pairs]
+        """Return a simulated release in the same units, as far as it was released.
+
+        Of an entry that was not, what is left is what it exceeds its limit by.
+        """
+        limits = self.limits or (None,) * len(self.masks)
+        parts = zip(simulated, self.masks, limits, strict=True)
+        return [_released_part(g / self.scale, mask, limit) for g, mask, limit in parts]
+
+    @property
+    def noise(self) -> float:
+        """The share of noise in the release's square: 1 where there is nothing else."""
+        pairs = zip(self.deviations, self.values, self.masks, strict=False)
+        known = [s**2 * float(v.numel() if m is None else m.sum()) for s, v, m in pairs]
+        return min(1.0, sum(known))
+
+
+def _released_part(values: Tensor, mask: Tensor | None, limit: float | None) -> Tensor:
+    if mask is None:
+        return values
+    if limit is None:
+        return values * mask
+    excess = values - values.clamp(-limit, limit)
+    return torch.where(mask > 0, values, excess)
 
 
 class Distance(ABC):

@@ -44,7 +44,7 @@ def likely_order(reading: Reading, run: Run, rng: np.random.Generator) -> Readin
         guess = replace(local, batches=batches)
         steps = guess.steps(reading.total, np.random.default_rng(0))
         key = tuple(tuple(sorted(chosen.tolist())) for chosen in steps)
-        drawn.setdefault(key, replace(reading, mechanism=guess))
+        drawn.setdefault(key, reading.assuming(guess))
     labels = run.labels.argmax(dim=1) if run.labels.ndim == 2 else run.labels
     posed = [(one, _posed(one, labels)) for one in drawn.values()]
     posed.sort(key=lambda pair: _residual(pair[1], run.images, labels))

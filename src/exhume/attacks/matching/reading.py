@@ -12,11 +12,12 @@ from torch import Tensor
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.matching.core import Problem
-from exhume.attacks.matching.local_steps import simulation_of
 from exhume.attacks.matching.objectives import Distance, Released
 from exhume.attacks.matching.priors import Frame
 from exhume.attacks.matching.simulation import watch_statistics
-from exhume.defences import undefended
+from exhume.attacks.matching.stack import simulation_of
+from exhume.attacks.matching.visible import deviations, limits, sent
+from exhume.defences import Defence, undefended
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.mechanism import Mechanism
@@ -32,7 +33,11 @@ from exhume.training.gradient import (
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A release that can be matched: the mechanism without defences, θ, what was released."""
+    """A release that can be matched: the mechanism, θ, what was released.
+
+    ``stack`` is the mechanism as it is known, ``mechanism`` what is under the defences around it.
+    ``masked``: zeros that a defence put in are recognised.
+    """
 
     mechanism: GradientStep | LocalSteps | Aggregate
     step: GradientStep
@@ -40,6 +45,8 @@ class Reading:
     arrays: Mapping[str, FloatArray]
     total: int
     knowledge: Knowledge
+    stack: Mechanism
+    masked: bool = True
 
     @property
     def count(self) -> int:
@@ -56,6 +63,16 @@ class Reading:
         return height * math.sqrt(
             sum(float(((a / height) ** 2).sum()) for a in self.arrays.values())
         )
+
+    def ignoring(self) -> Reading:
+        """Return the reading of an adversary that takes the release for an unprotected one."""
+        bare = bared(self.mechanism)
+        return replace(self, mechanism=bare, stack=bare, masked=False)
+
+    def assuming(self, mechanism: GradientStep | LocalSteps | Aggregate) -> Reading:
+        """Return the reading with another mechanism under the same defences."""
+        stack = _around(self.stack, self.mechanism, mechanism)
+        return replace(self, mechanism=mechanism, stack=stack)
 
 
 def read(release: Release, knowledge: Knowledge) -> Reading | str:
@@ -84,7 +101,9 @@ def read(release: Release, knowledge: Knowledge) -> Reading | str:
         )
     if knowledge.target_weight != 1.0:
         return "gradient matching takes records that count alike in the loss"
-    found = Reading(mechanism, step, parameters, arrays, release.batch_size, knowledge)
+    stack = knowledge.training
+    assert stack is not None
+    found = Reading(mechanism, step, parameters, arrays, release.batch_size, knowledge, stack)
     return found if found.count > 0 else _too_many(found)
 
 
@@ -94,17 +113,11 @@ def problem_of(
     *,
     labels: Array | None,
     precision: str,
-    masked: bool = True,
 ) -> Problem:
-    """Return the loop's problem; ``labels`` (count,) as the data has them, None to find them.
-
-    ``masked``: entries that a defence set to 0 are recognised and not compared.
-    """
+    """Return the loop's problem; ``labels`` (count,) as the data has them, None to find them."""
     step, knowledge = reading.step, reading.knowledge
     objective = step.objective(precision)
-    simulation = simulation_of(
-        reading.mechanism, objective, reading.parameters, tuple(reading.arrays)
-    )
+    simulation = simulation_of(reading.stack, objective, reading.parameters, reading.arrays)
     frame = Frame(
         reading.count,
         step.network.record_shape,
@@ -118,7 +131,7 @@ def problem_of(
         known = objective.tensor(fixed.x), objective.responses(step.responses(fixed.labels))
     problem = Problem(
         simulation=simulation,
-        released=_released(reading, frame, masked),
+        released=_released(reading, frame),
         distance=distance,
         frame=frame,
         labels=None if labels is None else objective.responses(step.responses(labels)),
@@ -161,38 +174,22 @@ def with_statistics(problem: Problem, known: Mapping[str, Array] | None) -> Prob
     return replace(problem, statistics=tuple(pairs))
 
 
-def withheld(gradient: FloatArray) -> Array | None:
-    """Return where (True) a gradient's zeros are a defence's doing, None where they are not.
+def _released(reading: Reading, frame: Frame) -> Released:
+    scale, none = reading.length, dict.fromkeys(reading.arrays)
+    where = sent(reading.stack, reading.arrays) if reading.masked else none
+    most = limits(reading.stack, reading.arrays) if reading.masked else none
+    noise = deviations(reading.stack, reading.arrays, reading.total)
 
-    A unit that never fires leaves whole rows or columns of zeros; zeros elsewhere, more than one
-    in a hundred, were put there.
-    """
-    zero = gradient == 0.0
-    if not zero.any() or zero.all():
-        return None
-    flat = zero.reshape(len(zero), -1) if zero.ndim > 1 else zero[:, None]
-    own = zero.reshape(*zero.shape[:2], -1).all(axis=2) if zero.ndim > 1 else zero[:, None]
-    idle = own.all(axis=1)[:, None] | own.all(axis=0)[None, :]
-    if zero.ndim == 1:
-        idle = np.zeros_like(flat)
-    elif zero.ndim > 2:
-        idle = np.repeat(idle, flat.shape[1] // idle.shape[1], axis=1)
-    unexplained = flat & ~idle
-    return zero if unexplained.mean() > 0.01 else None
+    def tensors(arrays: Mapping[str, Array | None]) -> tuple[Tensor | None, ...]:
+        return tuple(None if a is None else frame.tensor(a) for a in arrays.values())
 
-
-def _released(reading: Reading, frame: Frame, masked: bool) -> Released:
-    scale = reading.length
-    hidden = {n: withheld(a) if masked else None for n, a in reading.arrays.items()}
-    # A vector's zeros may be idle units; they are a defence's only where a matrix shows one.
-    matrices = [n for n, a in reading.arrays.items() if a.ndim > 1]
-    if not any(hidden[n] is not None for n in matrices):
-        hidden = dict.fromkeys(hidden)
-    masks: list[Tensor | None] = [
-        None if where is None else frame.tensor(~where) for where in hidden.values()
-    ]
-    values = tuple(frame.tensor(a / scale) for a in reading.arrays.values())
-    return Released(values, tuple(masks), scale)
+    return Released(
+        tuple(frame.tensor(a / scale) for a in reading.arrays.values()),
+        tensors(where),
+        scale,
+        deviations=tuple(noise[n] / scale for n in reading.arrays),
+        limits=tuple(None if m is None else m / scale for m in most.values()),
+    )
 
 
 def _attributes(knowledge: Knowledge, frame: Frame) -> tuple[Tensor, Tensor] | None:
@@ -212,6 +209,26 @@ def _plain(mechanism: Mechanism | None) -> GradientStep | LocalSteps | Aggregate
         return None
     inner = undefended(mechanism)
     return inner if isinstance(inner, GradientStep | LocalSteps | Aggregate) else None
+
+
+def bared(mechanism: Mechanism) -> GradientStep | LocalSteps | Aggregate:
+    """Return the mechanism without any defence around it, between clients and steps, or inside."""
+    inner = undefended(mechanism)
+    if isinstance(inner, LocalSteps):
+        return replace(inner, client=inner.client.plain())
+    if isinstance(inner, Aggregate):
+        return replace(inner, client=bared(inner.client))
+    assert isinstance(inner, GradientStep)
+    return inner
+
+
+def _around(
+    stack: Mechanism, old: Mechanism, new: GradientStep | LocalSteps | Aggregate
+) -> Mechanism:
+    """Return the defences of ``stack`` around ``new`` instead of ``old``."""
+    if stack is old or not isinstance(stack, Defence):
+        return new
+    return replace(stack, inner=_around(stack.inner, old, new))  # type: ignore[type-var]
 
 
 def _mismatch(

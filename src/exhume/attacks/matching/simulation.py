@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from exhume.arrays import Array
 from exhume.attacks.matching.continuation import Kinks
-from exhume.training.objective import Loss, Objective
+from exhume.attacks.matching.inner_steps import Plain, Slopes
+from exhume.attacks.matching.nuisances import Nuisances
+from exhume.training.objective import Objective
 
 
 @dataclass(eq=False)
@@ -30,44 +32,65 @@ class Watch:
 class Simulation(ABC):
     """The map from a batch to its release, on the adversary's own copy of the network.
 
-    ``names`` are the released parameters; ``watch`` fills up with every simulation; ``kinks`` are
-    the network's ReLUs.
+    ``names`` are the parameters it gives; ``watch`` fills up with every simulation; ``kinks`` are
+    the network's ReLUs; ``nuisances`` what defences drew, found along with the batch.
     """
 
     objective: Objective
     names: tuple[str, ...]
     watch: Watch
     kinks: Kinks
+    nuisances: Nuisances
 
-    @abstractmethod
     def release(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         """Return what ``x`` (n, *record shape) with ``y`` releases, by ``names``, with its graph.
 
         ``y`` holds class indices (n,), class shares (n, classes), or numbers (n,).
         """
+        self.watch.clear()
+        self.nuisances.rewind()
+        return self.part(x, y)
+
+    @abstractmethod
+    def part(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        """Return the same as part of a larger simulation."""
+
+
+class Around(Simulation):
+    """A simulation that makes something of what another one gives."""
+
+    def __init__(self, inner: Simulation) -> None:
+        self.objective, self.names, self.watch = inner.objective, inner.names, inner.watch
+        self.kinks, self.nuisances = inner.kinks, inner.nuisances
+        self.inner = inner
 
 
 class OneGradient(Simulation):
-    """∇θ of the mean loss of the whole batch at θ.
+    """What a step sends of one batch at θ: ∇θ of the mean loss, or what ``slopes`` make of it.
 
     The parameters are leaves of the module itself: a step costs what the bare double backward
     costs, and nothing is copied.
     """
 
     def __init__(
-        self, objective: Objective, parameters: Mapping[str, Array], names: Sequence[str]
+        self,
+        objective: Objective,
+        parameters: Mapping[str, Array],
+        names: Sequence[str],
+        slopes: Slopes | None = None,
+        nuisances: Nuisances | None = None,
     ) -> None:
         self.objective, self.names, self.watch = objective, tuple(names), Watch()
+        self.nuisances = nuisances or Nuisances(objective.dtype, objective.device)
+        self._slopes = slopes or Plain(objective)
         loaded(objective, parameters)
         self.kinks = Kinks(objective.module)
         own = dict(objective.module.named_parameters())
         self._leaves = [own[name].requires_grad_(True) for name in self.names]
 
-    def release(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    def part(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         """Return the gradient of each named parameter."""
-        self.watch.clear()
-        mean = loss(self.objective, self.objective.module(x), y)
-        return torch.autograd.grad(mean, self._leaves, create_graph=True, materialize_grads=True)
+        return self._slopes.of(self.objective.module, self._leaves, x, y)
 
 
 def loaded(objective: Objective, parameters: Mapping[str, Array]) -> None:
@@ -76,13 +99,6 @@ def loaded(objective: Objective, parameters: Mapping[str, Array]) -> None:
     with torch.no_grad():
         for name, values in objective.module.named_parameters():
             values.copy_(views[name]).requires_grad_(False)
-
-
-def loss(objective: Objective, scores: Tensor, y: Tensor) -> Tensor:
-    """Return the mean loss of a batch from its scores."""
-    if objective.loss is Loss.CROSS_ENTROPY:
-        return nn.functional.cross_entropy(scores, y)
-    return 0.5 * (scores - y.reshape(scores.shape)).square().sum(dim=1).mean()
 
 
 def watch_statistics(simulation: Simulation) -> tuple[str, ...]:

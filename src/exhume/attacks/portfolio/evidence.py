@@ -11,7 +11,7 @@ from torch import Tensor
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.matching.base import known_labels
-from exhume.attacks.matching.core import without
+from exhume.attacks.matching.core import settle, without
 from exhume.attacks.matching.diagnosis import NEAR, truth_floor
 from exhume.attacks.matching.objectives import LayerCosine, batch_norm_distance, total_variation
 from exhume.attacks.matching.reading import Reading, problem_of
@@ -81,6 +81,7 @@ class Judge:
         records = self.completed(found.samples)
         images = frame.tensor(records)
         labels = self._responses(found, records)
+        settle(problem, images, labels)
         made = [g.detach() for g in problem.simulate(images, labels)]
         statistics = None
         if problem.statistics:
