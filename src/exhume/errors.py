@@ -13,3 +13,7 @@ class InputError(ExhumeError, ValueError):
 
 class StoreError(ExhumeError):
     """A run folder can't be used as asked: locked, of another audit, damaged, or disk full."""
+
+
+class DivergedError(InputError):
+    """A training went to NaN or infinity."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from exhume.defences.base import Blurring, Transform, require_positive, whole_no
 from exhume.defences.inside import StepDefence
 from exhume.errors import InputError
 from exhume.mechanism import Mechanism
+from exhume.models.base import Network
 from exhume.records import Records
 from exhume.training.gradient import GradientStep, Step
 
@@ -158,13 +160,17 @@ def _require_records_apart(name: str, inner: Mechanism) -> None:
             f"{name} needs each record's own gradient: it comes first in the list, right at the "
             f"step, not around {type(inner).__name__}"
         )
-    import torch
-
-    norms = torch.nn.modules.batchnorm._BatchNorm
-    if inner.batch_norm == "train" and any(
-        isinstance(layer, norms) for layer in inner.network.build().modules()
-    ):
+    if inner.batch_norm == "train" and _normalises_batches(inner.network):
         raise InputError(
             f"{name} needs each record's own gradient, and batch normalisation in training mixes "
             "records: take batch_norm = 'eval', or a network without it"
         )
+
+
+@lru_cache(maxsize=64)
+def _normalises_batches(network: Network) -> bool:
+    """Whether a network has batch normalisation; it is built once, not at every step."""
+    import torch
+
+    norms = torch.nn.modules.batchnorm._BatchNorm
+    return any(isinstance(layer, norms) for layer in network.module().modules())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from exhume.arrays import Array, frozen
-from exhume.errors import InputError
+from exhume.errors import DivergedError, InputError
 from exhume.knowledge import Knowledge
 from exhume.mechanism import Mechanism
 from exhume.models.base import Network
@@ -198,7 +198,7 @@ class LocalSteps(Mechanism):
             theta, state = self.optimiser.step(theta, gradient, state)
             steps += 1
         if not bool(theta.isfinite().all()):
-            raise InputError(
+            raise DivergedError(
                 f"the local steps diverged to NaN or infinity: {self.optimiser.describe()}; "
                 "a smaller learning rate would be right"
             )
