@@ -70,6 +70,9 @@ class SettingFacts:
     group: str = ""
     defence: str = ""
     batch: int | None = None
+    floor: float | None = None
+    floor_binds: str = ""
+    floor_note: str = ""
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
@@ -128,7 +131,18 @@ def _measured(plan: Plan, index: int) -> SettingFacts:
         group=table.group,
         defence=table.defence,
         batch=setting.batch,
+        **_floor(setting),
     )
+
+
+def _floor(setting: Setting) -> dict[str, Any]:
+    """What noise on a gradient leaves, in the units of the error; nothing where there is none."""
+    from exhume.audit.floors import error_floor
+
+    found = error_floor(setting) if setting.given is None else None
+    if found is None:
+        return {}
+    return {"floor": found.value, "floor_binds": found.binds, "floor_note": found.note}
 
 
 def _mean_square(distances: Any) -> float:
