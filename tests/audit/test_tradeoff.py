@@ -185,6 +185,22 @@ def test_what_diverged_wins_nothing() -> None:
     assert {w.defence for w in found.winners} == {""}
 
 
+def test_what_no_attack_ran_against_wins_nothing() -> None:
+    """A guess stands in for attacks that did not run; that it does badly is no evidence."""
+    facts = by_name(fact("", losses=losses(0.3)), fact("x", losses=losses(0.3)))
+    errors = {"": {"a": shifted(0.0)}, "x": {"a": [None] * 8}}
+    found = on(tradeoffs(facts, records(errors)), Measure.ACCURACY)
+    assert [p.strength.answered for p in found.points] == [True, False]
+    assert found.points[1].strength.mean == pytest.approx(0.3)
+    assert [p.on_front for p in found.points] == [True, False]
+    assert [p.front_probability for p in found.points] == [1.0, 0.0]
+    assert {w.defence for w in found.winners} == {""}
+    nothing = {name: {"a": [None] * 8} for name in ("", "x")}
+    silent = on(tradeoffs(facts, records(nothing)), Measure.ACCURACY)
+    assert {w.defence for w in silent.winners} == {None}
+    assert "no attack really ran" in silent.describe()[0]
+
+
 def test_without_trainings_there_are_strengths_alone() -> None:
     facts = by_name(fact(""), fact("x", losses=losses(0.3)))
     (found,) = tradeoffs(facts, records({"": {"a": FLAT}, "x": {"a": FLAT}}))

@@ -24,6 +24,7 @@ class Strength:
     error of each target would be picked by looking at the truth. A blind guess counts, since
     everybody can make it (``blind``); where an attack found nothing, the guess stands for it. The
     interval is a bootstrap over batches in which the choice is made anew; None with one batch.
+    ``answered`` is false where no attack but a guess really ran: that is no evidence of strength.
     """
 
     mean: float
@@ -33,6 +34,7 @@ class Strength:
     blind: bool
     by_attack: dict[str, float]
     """The mean error of every attack that ran, guesses included."""
+    answered: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,7 @@ class Errors:
     attacks: tuple[str, ...]
     blind: tuple[bool, ...]
     values: FloatArray
+    answered: bool = True
 
 
 def errors_of(
@@ -80,7 +83,9 @@ def _setting_errors(records: Sequence[Record], metric: str) -> Errors | None:
             kept[attack] = filled
     if not kept or not targets:
         return None
-    return Errors(tuple(kept), tuple(attacks[a] for a in kept), np.stack(list(kept.values())))
+    answered = any(not r.baseline and Status[r.status].ran for r in records)
+    blind = tuple(attacks[a] for a in kept)
+    return Errors(tuple(kept), blind, np.stack(list(kept.values())), answered)
 
 
 def _row(records: Sequence[Record], metric: str) -> FloatArray:
@@ -112,4 +117,5 @@ def strength_of(errors: Errors, draws: FloatArray) -> Strength:
         low, high = expanded_interval(draws, batches)
         low, high = min(low, mean), max(high, mean)
     by_attack = dict(zip(errors.attacks, map(float, means), strict=True))
-    return Strength(mean, low, high, errors.attacks[best], errors.blind[best], by_attack)
+    attack, blind = errors.attacks[best], errors.blind[best]
+    return Strength(mean, low, high, attack, blind, by_attack, errors.answered)

@@ -201,6 +201,9 @@ def _with_utility(
     protects = np.stack([strengths[p.setting] for p in plain.points])
     costs = np.stack([_drawn(losses[p.setting], runs[p.setting], rng) for p in plain.points])
     means = np.array([p.strength.mean for p in plain.points])
+    # Where no attack really ran nothing is known: such a point is on no front and wins nothing.
+    silent = np.array([not p.strength.answered for p in plain.points])
+    protects[silent], means[silent] = -np.inf, -np.inf
     own = np.array([losses[p.setting].mean for p in plain.points])
     front = pareto_front(own[:, None], means[:, None])[:, 0]
     often = pareto_front(costs, protects).mean(axis=1)
@@ -252,7 +255,8 @@ def pareto_front(losses: FloatArray, strengths: FloatArray) -> NDArray[np.bool_]
     """Return which points no other dominates, for ``losses`` and ``strengths`` (points, draws).
 
     A point dominates another where it loses no more and protects no less, and one of the two is
-    strict. What diverged (an infinite loss) is on no front.
+    strict. What diverged (an infinite loss), and what no attack ran against (a strength of minus
+    infinity), is on no front.
 
     >>> losses, strengths = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [2.0]])
     >>> pareto_front(losses, strengths)[:, 0].tolist()
@@ -260,7 +264,8 @@ def pareto_front(losses: FloatArray, strengths: FloatArray) -> NDArray[np.bool_]
     """
     no_worse = (losses[:, None] <= losses[None]) & (strengths[:, None] >= strengths[None])
     better = (losses[:, None] < losses[None]) | (strengths[:, None] > strengths[None])
-    front: NDArray[np.bool_] = ~(no_worse & better).any(axis=0) & np.isfinite(losses)
+    known = np.isfinite(losses) & np.isfinite(strengths)
+    front: NDArray[np.bool_] = ~(no_worse & better).any(axis=0) & known
     return front
 
 
@@ -270,7 +275,7 @@ def _winner(level: float, names: Sequence[str], costs: FloatArray, protects: Flo
     best = allowed.max(axis=0)
     # Where several protect alike (as well as if nothing were sent), the cheapest of them wins.
     cheapest = np.where(allowed == best, costs, np.inf).argmin(axis=0)
-    shares = np.bincount(cheapest, minlength=len(names)) / len(cheapest)
+    shares = np.bincount(cheapest[np.isfinite(best)], minlength=len(names)) / len(cheapest)
     order = np.argsort(-shares, kind="stable")
     contenders = tuple(
         Contender(names[i], float(shares[i])) for i in order if shares[i] >= _WORTH_NAMING
@@ -285,6 +290,8 @@ def _sentence(tradeoff: Tradeoff, winner: Winner) -> str:
     named = [f"{c.defence or 'no defence'} ({c.probability:.0%})" for c in winner.contenders]
     if winner.told:
         text = f"{winner.contenders[0].defence or 'no defence'} protects best"
+    elif not named:
+        text = "nothing can be told, for no attack really ran"
     else:
         text = f"the best cannot be told between {', '.join(named)}"
     return f"{tradeoff.group}, losing at most {cost}: {text}"
