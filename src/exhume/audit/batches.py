@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +13,8 @@ import numpy as np
 from exhume.arrays import Array
 from exhume.audit.building import load_data
 from exhume.audit.mechanisms import build_batch_mechanism
-from exhume.audit.setting import Setting
-from exhume.config import Config, NetworkReleaseTable, SettingTable
+from exhume.audit.setting import Range, Setting
+from exhume.config import Config, DataTable, NetworkReleaseTable, SettingTable
 from exhume.defences.base import undefended
 from exhume.errors import InputError
 from exhume.mechanism import Mechanism
@@ -23,11 +26,9 @@ from exhume.training.network import Training
 
 def simulated_batches(config: Config, table: SettingTable) -> Setting:
     """Draw batches of targets from data, and describe the client that they belong to."""
-    from exhume.data import split_records, without_copies
-
     assert table.data is not None
     assert table.batch is not None
-    loaded, targets = load_data(table.data), table.targets or config.audit.targets
+    targets, seed = table.targets or config.audit.targets, config.audit.seed
     if targets % table.batch:
         whole = table.batch * -(-targets // table.batch)
         raise InputError(
@@ -35,34 +36,72 @@ def simulated_batches(config: Config, table: SettingTable) -> Setting:
         )
     if table.data.units != "raw":
         raise InputError("data.units = 'fixed-set' needs a fixed set, and a batch has none")
-    shadow = table.data.shadow_targets
-    if not shadow:
+    if not table.data.shadow_targets:
         raise InputError(
             "data.shadow_targets is 0: how close a rebuilt record must come is measured by the "
             "nearest record that the adversary has; set some aside, for instance 200"
         )
-    split = split_records(
-        loaded.records, fixed_set=0, shadow_targets=shadow, targets=targets, seed=config.audit.seed
-    )
-    taken = [part for part in (split.shadow_targets, split.targets) if len(part)]
-    rest = without_copies(loaded.records, *taken)
-    shadows = split.shadow_targets if len(split.shadow_targets) else None
+    drawn = _drawn(table.data, targets, seed, _source(table.data))
     mechanism = build_batch_mechanism(
-        table, loaded.records.record_shape, _classes(loaded.records), shadows, config.audit.seed
+        table, drawn.targets.record_shape, drawn.classes, drawn.shadow_targets, seed
     )
     return Setting(
         table.name,
         table.title or table.name,
         mechanism,
-        split.fixed_set,
-        shadows,
-        split.targets,
-        rest if len(rest) else None,
-        table.knowledge.value_range or loaded.value_range,
+        drawn.fixed_set,
+        drawn.shadow_targets,
+        drawn.targets,
+        drawn.reserve,
+        table.knowledge.value_range or drawn.value_range,
         table.knowledge.labels,
         batch=table.batch,
         knows_statistics=table.knowledge.batch_norm,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Who has which records."""
+
+    fixed_set: Records
+    shadow_targets: Records
+    targets: Records
+    reserve: Records | None
+    classes: tuple[int | float | str, ...]
+    value_range: Range | None
+
+
+@lru_cache(maxsize=2)
+def _drawn(table: DataTable, targets: int, seed: int, source: object) -> _Drawn:
+    """Deal the records out; settings that differ in their defence alone share all of them."""
+    from exhume.data import split_records, without_copies
+
+    loaded = load_data(table)
+    split = split_records(
+        loaded.records,
+        fixed_set=0,
+        shadow_targets=table.shadow_targets,
+        targets=targets,
+        seed=seed,
+    )
+    rest = without_copies(loaded.records, split.shadow_targets, split.targets)
+    return _Drawn(
+        split.fixed_set,
+        split.shadow_targets,
+        split.targets,
+        rest if len(rest) else None,
+        _classes(loaded.records),
+        loaded.value_range,
+    )
+
+
+def _source(table: DataTable) -> object:
+    """Tell one state of the data from another: where they are, and when the file was written."""
+    if table.file is None or not table.file.exists():
+        return os.environ.get("EXHUME_DATA")
+    found = table.file.stat()
+    return found.st_mtime_ns, found.st_size
 
 
 def batch_from_file(config: Config, table: SettingTable) -> Setting:

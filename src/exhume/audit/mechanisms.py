@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from exhume.config import (
     OutputPerturbationTable,
     SettingTable,
     TrainingTable,
+    WarmUpTable,
 )
 from exhume.errors import InputError
 from exhume.mechanism import Mechanism
@@ -28,6 +30,7 @@ from exhume.training.model import Label
 
 if TYPE_CHECKING:
     from exhume.models import Network
+    from exhume.models.trained import State
     from exhume.training import SGD, Adam, Batches, Clipping, Model
     from exhume.training.gradient import GradientStep
 
@@ -137,22 +140,28 @@ def _state(
         return {name: given[name] for name in given if name in own}, buffers or None
     if release.warm_up is None:
         return None, None
+    if pool is None:
+        raise InputError("warm_up trains on data.shadow_targets, and there are none")
+    state = _warmed_up(network, classes, pool, release.warm_up, seed)
+    return state.parameters, state.buffers or None
+
+
+@lru_cache(maxsize=4)
+def _warmed_up(
+    network: Network, classes: tuple[Label, ...], pool: Records, warm: WarmUpTable, seed: int
+) -> State:
+    """Train a little on ``pool``; settings that differ in their defence alone share it."""
     from exhume.models.trained import train_a_little
     from exhume.training import Training
 
-    if pool is None:
-        raise InputError("warm_up trains on data.shadow_targets, and there are none")
-    records = Records(pool.x, Training(network, classes).responses(pool.labels))
-    warm = release.warm_up
-    state = train_a_little(
+    return train_a_little(
         network,
-        records,
+        Records(pool.x, Training(network, classes).responses(pool.labels)),
         warm.steps,
         batch_size=warm.batch_size,
         learning_rate=warm.learning_rate,
         seed=seed,
     )
-    return state.parameters, state.buffers or None
 
 
 def _model(table: SettingTable, fixed_set: Records, seed: int) -> Model:
