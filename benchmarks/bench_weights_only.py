@@ -27,8 +27,20 @@ from exhume.attacks.kkt.search import Schedule
 from exhume.attacks.kkt.span import span_of
 from exhume.attacks.known_initialisation import KnownInitialisation
 from exhume.attacks.starts import GaussianStart, GivenStart, UniformStart
-from exhume.authenticity import Comparison, calibrate, claims, compare, fitted, gather, learn
+from exhume.authenticity import (
+    Comparison,
+    Evidence,
+    Grouped,
+    calibrate,
+    claims,
+    compare,
+    fitted,
+    gather,
+    joined,
+    learn,
+)
 from exhume.data import load
+from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.metrics import NCC
 from exhume.models.initialise import Initialisation
@@ -154,24 +166,47 @@ def bench_real() -> None:
         ("kkt, search alone", searched, spanned),
         ("row-space", spanned, searched),
     ):
-        rows, real = {}, {}
-        for seed in seeds:
-            who = people[seed]
-            rows[seed] = gather(
-                who.release,
-                who.knowledge,
-                found[seed],
+        rows = {
+            seed: gather(
+                *(people[seed].release, people[seed].knowledge, found[seed]),
                 records=COUNT,
                 others=(other[seed].samples,),
             )
-            real[seed] = who.compare(found[seed].samples).real()
+            for seed in seeds
+        }
+        for level in (0.7, 0.9):
+            print(f"{name}, real above {level:g}:")
+            _tell_real(people, found, rows, level)
+
+
+def _tell_real(
+    people: dict[int, Victim],
+    found: dict[int, Reconstruction],
+    rows: dict[int, Evidence],
+    level: float,
+) -> None:
+    """Teach a judge on the shadow networks, and measure it on the reported ones."""
+    seen = {seed: people[seed].compare(found[seed].samples) for seed in people}
+    real = {seed: seen[seed].real(level) for seed in people}
+    try:
         judge = learn([rows[s] for s in SHADOWS], [real[s] for s in SHADOWS])
-        print(f"{name}: {judge.describe()}")
-        scores = {seed: judge.score(rows[seed]) for seed in REPORTED}
-        flat = np.concatenate([scores[s] for s in REPORTED])
-        truth = np.concatenate([real[s] for s in REPORTED])
-        print(f"  candidates: {calibrate(flat[truth], flat[~truth]).describe()}")
-        _tell_claims(people, found, scores)
+    except InputError as error:
+        print(f"  {error}")
+        return
+    print(f"  {judge.describe()}")
+    scores = {seed: judge.score(rows[seed]) for seed in REPORTED}
+    told = joined(
+        [Grouped(scores[s], seen[s].training.index, np.full(len(scores[s]), s)) for s in REPORTED]
+    )
+    truth = np.concatenate([real[s] for s in REPORTED])
+    print(
+        f"  {truth.sum()} real candidates of {told.only(truth).pictures} pictures, "
+        f"{(~truth).sum()} invented of {told.only(~truth).pictures}"
+    )
+    naive = calibrate(told.scores[truth], told.scores[~truth])
+    print(f"  candidates: {calibrate(told.only(truth), told.only(~truth)).describe()}")
+    print(f"  as if they were independent: {naive.describe()}")
+    _tell_claims(people, found, scores)
 
 
 def _tell_claims(
@@ -181,15 +216,13 @@ def _tell_claims(
 ) -> None:
     """Put each network's own pictures, held-out ones, and other networks' ones to it."""
 
-    def asked(seed: int, images: Array) -> FloatArray:
-        who = people[seed]
-        return claims(images, found[seed].samples, scores[seed], centre=who.centre)
+    def asked(seed: int, images: Array, owner: int) -> Grouped:
+        answers = claims(images, found[seed].samples, scores[seed], centre=people[seed].centre)
+        return Grouped(answers, np.arange(COUNT), np.full(COUNT, owner))
 
-    members = np.concatenate([asked(s, people[s].data.x) for s in REPORTED])
-    held_out = np.concatenate([asked(s, people[s].held_out.x) for s in REPORTED])
-    without = np.concatenate(
-        [asked(s, people[t].data.x) for s in REPORTED for t in REPORTED if s != t]
-    )
+    members = joined([asked(s, people[s].data.x, s) for s in REPORTED])
+    held_out = joined([asked(s, people[s].held_out.x, s) for s in REPORTED])
+    without = joined([asked(s, people[t].data.x, t) for s in REPORTED for t in REPORTED if s != t])
     print(f"  images, against held-out ones: {calibrate(members, held_out).describe()}")
     print(f"  images, against networks without them: {calibrate(members, without).describe()}")
 

@@ -27,6 +27,9 @@ release = {{ kind = "weights", model = "mlp", hidden = [40], activation = "relu"
 [setting.knowledge]
 training = {{ learning_rate = 0.2, momentum = 0.9, weight_decay = 3e-3, epochs = {epochs} }}
 initial = false
+
+[audit]
+authenticity = 0
 """
 GIVEN = """
 [[setting]]
@@ -81,6 +84,14 @@ def test_an_audit_rebuilds_pictures_from_weights_alone(tmp_path):
     (bracket,) = summary.brackets
     assert bracket.attack == "row-space"
     assert bracket.reached.successes >= 2
+
+
+@pytest.mark.parametrize(("targets", "set_aside"), [(8, 200), (400, 100)])
+def test_shadow_targets_are_set_aside_unasked(targets, set_aside):
+    """200, but no more than half of the 600 records that targets leave."""
+    text = SIMULATED.format(epochs=5, attacks="").replace(", shadow_targets = 40", "")
+    setting = build(config(text.replace("targets = 8\n", f"targets = {targets}\n")), 0)
+    assert len(setting.shadow_targets) == set_aside
 
 
 def test_a_checkpoint_from_outside_is_read(tmp_path):

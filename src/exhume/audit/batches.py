@@ -23,6 +23,9 @@ from exhume.release import Gradient, Update, Weights
 from exhume.training.gradient import Aggregate, LocalSteps, gradient_step
 from exhume.training.network import Training
 
+_USUAL_SHADOWS = 200
+"""Shadow targets of a batch where nobody says how many, at most half of the records left."""
+
 
 def simulated_batches(config: Config, table: SettingTable) -> Setting:
     """Draw batches of targets from data, and describe the client that they belong to."""
@@ -36,7 +39,7 @@ def simulated_batches(config: Config, table: SettingTable) -> Setting:
         )
     if table.data.units != "raw":
         raise InputError("data.units = 'fixed-set' needs a fixed set, and a batch has none")
-    if not table.data.shadow_targets:
+    if table.data.shadow_targets == 0:
         raise InputError(
             "data.shadow_targets is 0: how close a rebuilt record must come is measured by the "
             "nearest record that the adversary has; set some aside, for instance 200"
@@ -81,7 +84,7 @@ def _drawn(table: DataTable, targets: int, seed: int, source: object) -> _Drawn:
     split = split_records(
         loaded.records,
         fixed_set=0,
-        shadow_targets=table.shadow_targets,
+        shadow_targets=_set_aside(table, len(loaded.records), targets),
         targets=targets,
         seed=seed,
     )
@@ -94,6 +97,13 @@ def _drawn(table: DataTable, targets: int, seed: int, source: object) -> _Drawn:
         _classes(loaded.records),
         loaded.value_range,
     )
+
+
+def _set_aside(table: DataTable, records: int, targets: int) -> int:
+    """Return how many shadow targets there are: as many as asked for, else half of the rest."""
+    if table.shadow_targets is not None:
+        return table.shadow_targets
+    return max(1, min(_USUAL_SHADOWS, (records - targets) // 2))
 
 
 def _source(table: DataTable) -> object:

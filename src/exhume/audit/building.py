@@ -39,7 +39,7 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
     assert table.data is not None
     loaded = load_data(table.data)
     records, targets = loaded.records, table.targets or config.audit.targets
-    shadow, fixed = table.data.shadow_targets, table.data.fixed_set
+    shadow, fixed = table.data.shadow_targets or 0, table.data.fixed_set
     elsewhere = table.data.shadow_targets_from
     if elsewhere is not None:
         shadow = 0
@@ -94,7 +94,7 @@ def _from_elsewhere(table: DataTable, fixed_set: Records, seed: int) -> Records:
         )
     # The "targets" of this split are what is drawn: no two are copies of one another.
     drawn = split_records(
-        other, fixed_set=0, shadow_targets=0, targets=table.shadow_targets, seed=seed
+        other, fixed_set=0, shadow_targets=0, targets=table.shadow_targets or 0, seed=seed
     ).targets
     places = np.searchsorted(np.unique(other.labels), drawn.labels)
     return Records(drawn.x, own[places % len(own)])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import exhume
 from exhume.audit.ahead import train_shadows
+from exhume.audit.authenticity import judge_settings, networks_to_judge
 from exhume.audit.executors import Executor
 from exhume.audit.facts import measure
 from exhume.audit.plan import Plan, Unit
@@ -20,7 +21,7 @@ from exhume.audit.trial import versions
 from exhume.errors import StoreError
 
 Progress = Callable[[int, int], None]
-"""Called with (trials done, trials in all) whenever that changes."""
+"""Called with what is done and what there is in all, trials and then networks to judge by."""
 
 
 def run(
@@ -41,7 +42,8 @@ def run(
         store.set_meta("expected_trials", str(total))
         planned = [plan.planned(index) for index in range(len(plan.config.setting))]
         store.set_meta("planned", canonical({"budget": plan.budget, "targets": planned}))
-        tell(len(store.keys()), total)
+        everything = total + networks_to_judge(plan)
+        tell(len(store.keys()), everything)
         _prepare(store, plan)
         done = frozenset(store.keys())
         todo = [unit for unit in units if not _finished(plan, unit, done)]
@@ -50,7 +52,8 @@ def run(
             for batch in batches:
                 store.save_arrays(batch.artefact, batch.arrays)
                 store.add(batch.records, versions())
-            tell(len(store.keys()), total)
+            tell(len(store.keys()), everything)
+        judge_settings(plan, store, executor, lambda done: tell(total + done, everything))
         summary = summarise(store)
         write_summary(summary, folder)
         return summary

@@ -115,6 +115,11 @@ class Store:
         text = json.dumps(facts, sort_keys=True)
         self._write([("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, text))])
 
+    def amend_facts(self, name: str, more: Mapping[str, Any]) -> None:
+        """Add to what was measured of a setting, in its place."""
+        text = json.dumps({**self.facts()[name], **more}, sort_keys=True)
+        self._write([("UPDATE settings SET facts = ? WHERE name = ?", (text, name))])
+
     def keys(self) -> set[str]:
         """Return the keys of all trials done."""
         return {str(row[0]) for row in self._read("SELECT key FROM records")}

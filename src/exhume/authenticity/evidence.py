@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from exhume.arrays import Array, FloatArray, frozen
-from exhume.attacks.kkt.network import read
+from exhume.attacks.kkt.network import HiddenLayer, read
 from exhume.authenticity.multipliers import fitted
+from exhume.defences.base import undefended
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.metrics.error import NCC
 from exhume.reconstruction import Reconstruction
-from exhume.release import Release
+from exhume.release import Release, Weights
+from exhume.training.network import Training
 from exhume.training.stationary import Stationary
 
 NAMES = ("agreement", "starts", "multiplier", "contribution", "margin", "at-ends")
@@ -50,27 +52,51 @@ def gather(
     - starts: the mean best correlation with the candidates of ``others`` (other starts, seeds or
       attacks), 0 where there are none;
     - multiplier, contribution: how much of the weights it explains among the candidates, in logs;
-    - margin: how well its multiplier agrees with the loss at its own score, −|log ratio|;
+    - margin: how well its multiplier agrees with the loss at its own score, −|log ratio|
+      (these three need one hidden layer of ReLUs, and are 0 for other networks);
     - at-ends: the share of values at an end of the value range.
     """
     network = read(release, knowledge)
-    if isinstance(network, str):
+    if isinstance(network, str) and not _fits(release, knowledge):
         raise InputError(f"no evidence can be gathered: {network}")
     k = len(found)
     samples = np.asarray(found.samples, dtype=np.float64)
-    scores = network.scores(samples.reshape(k, -1))
-    classes = _likeliest(scores)
-    fit = fitted(network, samples, classes)
+    centre = np.zeros(samples.shape[1:]) if isinstance(network, str) else network.centre
     agreement = np.zeros(k) if found.confidence is None else np.asarray(found.confidence)
+    explained: FloatArray = np.zeros((k, 3))
+    if k and not isinstance(network, str):
+        explained = _explained(network, samples, records, knowledge)
     columns = [
         agreement,
-        _agreement(samples - network.centre.reshape(samples.shape[1:]), others, network.centre),
-        np.log(np.maximum(fit.multipliers, 1e-6)),
-        np.log(np.maximum(fit.contributions, 1e-12)),
-        _margins(scores, classes, fit.multipliers, records, knowledge),
+        _agreement(samples, others, centre.reshape(samples.shape[1:])),
+        *explained.T,
         _at_ends(samples, knowledge.value_range),
     ]
     return Evidence(np.column_stack(columns))
+
+
+def _fits(release: Release, knowledge: Knowledge) -> bool:
+    """Whether the release holds the parameters of a known network, whatever its layers are."""
+    training = None if knowledge.training is None else undefended(knowledge.training)
+    if not isinstance(release, Weights) or not isinstance(training, Stationary | Training):
+        return False
+    return set(training.network.parameter_shapes()) <= set(release.parameters)
+
+
+def _explained(
+    network: HiddenLayer, samples: FloatArray, records: int, knowledge: Knowledge
+) -> FloatArray:
+    """Return multiplier, contribution and margin of each candidate (k, 3)."""
+    scores = network.scores(samples.reshape(len(samples), -1))
+    classes = _likeliest(scores)
+    fit = fitted(network, samples, classes)
+    return np.column_stack(
+        [
+            np.log(np.maximum(fit.multipliers, 1e-6)),
+            np.log(np.maximum(fit.contributions, 1e-12)),
+            _margins(scores, classes, fit.multipliers, records, knowledge),
+        ]
+    )
 
 
 def _likeliest(scores: FloatArray) -> Array:
@@ -78,34 +104,45 @@ def _likeliest(scores: FloatArray) -> Array:
     return (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
 
 
-def _agreement(centred: FloatArray, others: tuple[Array, ...], centre: FloatArray) -> FloatArray:
-    if not others:
-        return np.zeros(len(centred))
+def _agreement(samples: FloatArray, others: tuple[Array, ...], centre: Array) -> FloatArray:
     best = [
-        NCC().pairwise(centred, np.asarray(other) - centre.reshape(centred.shape[1:])).max(axis=1)
+        NCC().pairwise(samples - centre, np.asarray(other) - centre).max(axis=1)
         for other in others
-        if len(other)
+        if len(other) and len(samples)
     ]
-    return np.asarray(np.mean(best, axis=0))
+    return np.asarray(np.mean(best, axis=0)) if best else np.zeros(len(samples))
 
 
 def _margins(
     scores: FloatArray, classes: Array, multipliers: FloatArray, records: int, knowledge: Knowledge
 ) -> FloatArray:
     """−|log(λ · records · decay / −∂loss)|: a training record's multiplier is its loss's slope."""
-    training = knowledge.training
-    if not isinstance(training, Stationary) or scores.shape[1] != 1:
+    decay = _decay(knowledge)
+    if not decay:
         return np.zeros(len(scores))
-    slopes = expit(-(2.0 * classes - 1.0) * scores[:, 0])
-    wanted = slopes / (records * training.weight_decay)
+    if scores.shape[1] == 1:
+        slopes = expit(-(2.0 * classes - 1.0) * scores[:, 0])
+    else:
+        slopes = 1.0 - softmax(scores, axis=1)[np.arange(len(scores)), classes]
+    wanted = slopes / (records * decay)
     ratio = np.log(np.maximum(multipliers, 1e-6) / np.maximum(wanted, 1e-6))
     return np.asarray(-np.abs(ratio))
 
 
+def _decay(knowledge: Knowledge) -> float:
+    """Return the weight decay of a classifier's training; 0 where there is none, or none known."""
+    training = None if knowledge.training is None else undefended(knowledge.training)
+    if isinstance(training, Stationary):
+        return training.weight_decay
+    if isinstance(training, Training) and training.classes is not None:
+        return float(training.optimiser.weight_decay)
+    return 0.0
+
+
 def _at_ends(samples: FloatArray, value_range: tuple[float, float] | None) -> FloatArray:
+    if value_range is None or not len(samples):
+        return np.zeros(len(samples))
     flat = samples.reshape(len(samples), -1)
-    if value_range is None:
-        return np.zeros(len(flat))
     low, high = value_range
     near = 0.03 * (high - low)
     return np.asarray(((flat < low + near) | (flat > high - near)).mean(axis=1))

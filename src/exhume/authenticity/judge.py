@@ -1,7 +1,7 @@
-"""A verdict on candidates without the training set, and how often it is wrong.
+"""A score for candidates without the training set, learned from networks of one's own.
 
 An adversary can train networks on records of its own, attack them, and see which candidates were
-real there. A judge learns from that; its error rate is then measured where it never looked.
+real there. A judge learns from that; ``calibration`` measures it where it never looked.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import numpy as np
 from exhume.arrays import Array, FloatArray
 from exhume.authenticity.evidence import NAMES, Evidence
 from exhume.errors import InputError
-from exhume.membership.auc import auc_interval
-from exhume.metrics.confidence import Interval, Proportion, clopper_pearson, clopper_pearson_high
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,70 +54,16 @@ def learn(evidence: Sequence[Evidence], real: Sequence[Array]) -> Judge:
     return Judge(mean, scale, np.asarray(model.coef_[0]), float(model.intercept_[0]))
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """How well scores tell real from not: the curve, its area, and a threshold that holds.
+def in_turn(evidence: Sequence[Evidence], real: Sequence[Array]) -> list[FloatArray]:
+    """Return each network's scores (k,) by a judge that learned from all the others.
 
-    ``false_rate`` and ``true_rate`` are the ROC's points, from the highest threshold down.
-    ``threshold`` is the lowest one whose false-positive rate is at most ``allowed`` with 95 %
-    confidence (Clopper–Pearson, one-sided), None where there is none.
+    So every network teaches and every network measures, and none is measured by what it taught.
     """
-
-    area: Interval
-    false_rate: FloatArray
-    true_rate: FloatArray
-    allowed: float
-    threshold: float | None
-    caught: Proportion
-    alarms: Proportion
-
-    @property
-    def tells(self) -> bool:
-        """Whether anything can be told: the area's interval lies above ½ and a threshold holds."""
-        return self.area.low > 0.5 and self.threshold is not None and self.caught.successes > 0
-
-    def describe(self) -> str:
-        """Say it in a sentence."""
-        area = f"AUC {self.area.estimate:.2f} [{self.area.low:.2f}, {self.area.high:.2f}]"
-        if not self.tells:
-            why = "" if self.area.low > 0.5 else ", whose interval holds chance"
-            if self.threshold is None or not self.caught.successes:
-                why += f"; no threshold finds any at a false-positive rate below {self.allowed:g}"
-            return f"cannot be told: {area}{why}"
-        return (
-            f"{area}; at a false-positive rate of {self.alarms.rate:.3f} "
-            f"[{self.alarms.low:.3f}, {self.alarms.high:.3f}] "
-            f"{self.caught.successes} of {self.caught.trials} real ones are recognised"
-        )
-
-
-def calibrate(real: FloatArray, other: FloatArray, *, allowed: float = 0.1) -> Calibration:
-    """Measure scores of ``real`` (n,) and ``other`` (m,) things, none of which was learned from.
-
-    >>> calibrate(np.linspace(0.6, 1, 80), np.linspace(0, 0.5, 80)).tells
-    True
-    >>> calibrate(np.linspace(0, 1, 80), np.linspace(0, 1, 80)).describe()[:15]
-    'cannot be told:'
-    """
-    if not 0 < allowed < 1:
-        raise InputError(f"allowed must lie strictly between 0 and 1, got {allowed}")
-    real, other = np.asarray(real, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    levels = np.unique(np.concatenate([real, other]))[::-1]
-    alarms = np.array([(other >= level).sum() for level in levels], dtype=np.intp)
-    caught = np.array([(real >= level).sum() for level in levels], dtype=np.intp)
-    holds = [
-        level
-        for level, count in zip(levels, alarms, strict=True)
-        if clopper_pearson_high(int(count), len(other)) <= allowed
-    ]
-    threshold = float(min(holds)) if holds else None
-    level = np.inf if threshold is None else threshold
-    return Calibration(
-        auc_interval(real, other),
-        alarms / max(1, len(other)),
-        caught / max(1, len(real)),
-        allowed,
-        threshold,
-        clopper_pearson(int((real >= level).sum()), len(real)),
-        clopper_pearson(int((other >= level).sum()), len(other)),
-    )
+    if len(evidence) < 2:
+        raise InputError(f"at least 2 networks are needed, got {len(evidence)}")
+    found = []
+    for place, one in enumerate(evidence):
+        others = [i for i in range(len(evidence)) if i != place]
+        judge = learn([evidence[i] for i in others], [real[i] for i in others])
+        found.append(judge.score(one))
+    return found

@@ -24,6 +24,8 @@ from exhume.config.release import NetworkReleaseTable, ReleaseTable
 class DataTable(Table):
     """Where the records come from, and how many the model and the adversary have.
 
+    Where nobody says how many ``shadow_targets``, there are none beside a fixed set, and beside
+    batches 200, or half of the records that are left.
     ``shadow_targets_from`` names another data set that the shadow targets come from; its classes
     are numbered round the model's own. ``before`` records, which everybody has, are what the model
     was trained on before, in the same way; it starts from there. ``whole`` takes the data set's
@@ -36,7 +38,7 @@ class DataTable(Table):
     label: str | None = None
     classes: tuple[int, ...] | None = None
     fixed_set: Annotated[int, Field(ge=2)] | None = None
-    shadow_targets: Annotated[int, Field(ge=0)] = 0
+    shadow_targets: Annotated[int, Field(ge=0)] | None = None
     shadow_targets_from: str | None = None
     before: Annotated[int, Field(ge=0)] = 0
     units: Literal["raw", "fixed-set"] = "raw"
@@ -249,6 +251,13 @@ class SettingTable(Table):
         return self
 
 
+def _some_networks(count: int) -> int:
+    """A judge learns from some networks and is measured on others, in turn."""
+    if count < 0 or count in (1, 2):
+        raise ValueError("should be 0 (no judge) or at least 3")
+    return count
+
+
 class AuditTable(Table):
     """How much to run, and what counts as success."""
 
@@ -259,6 +268,8 @@ class AuditTable(Table):
     closeness: Positive = 1.0
     membership: Annotated[int, Field(ge=0)] = 0
     """Games of membership inference a setting: which of two targets was trained on?"""
+    authenticity: Annotated[int, AfterValidator(_some_networks)] = 8
+    """Networks of the adversary's own that judge what comes out of weights alone: is it real?"""
     influence: bool = False
     """Follow each target through training: its gradients' norm and zeros, beside the metrics."""
     truth: Path | None = None

@@ -28,9 +28,21 @@ def auc_interval(members: FloatArray, others: FloatArray, *, confidence: float =
     below = np.searchsorted(ordered, members, side="left")
     through = np.searchsorted(ordered, members, side="right")
     area = float((below + through).mean()) / (2.0 * len(others))
-    budget = math.log(2.0 / (1.0 - confidence)) / pairs
-    low = _edge(area, 0.0, budget)
-    return Interval(area, low, _edge(area, 1.0, budget), confidence)
+    return mean_interval(area, pairs, confidence=confidence)
+
+
+def mean_interval(mean: float, count: float, *, confidence: float = 0.95) -> Interval:
+    """Return what the mean of ``count`` independent numbers in [0, 1] says of their expectation.
+
+    The Chernoff bound of Hoeffding 1963, Theorem 1, on either side.
+
+    >>> found = mean_interval(0.0, 50)
+    >>> found.low, round(found.high, 3)
+    (0.0, 0.071)
+    """
+    budget = math.log(2.0 / (1.0 - confidence)) / count
+    low = _edge(mean, 0.0, budget)
+    return Interval(mean, low, _edge(mean, 1.0, budget), confidence)
 
 
 def _edge(area: float, end: float, budget: float) -> float:
