@@ -221,6 +221,7 @@ def test_without_javascript_everything_is_there_to_read(opened: Opened) -> None:
     assert page.locator("h1").inner_text().startswith("A training record can be rebuilt")
     assert page.locator("#controls").is_hidden()
     assert page.locator("#trial-table tbody tr").count() == 140
+    page.locator("#trial-table").scroll_into_view_if_needed()
     assert page.locator("#trial-table tbody tr").first.is_visible()
     assert page.locator("#trial-table button").count() == 0
 

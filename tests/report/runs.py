@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,14 @@ class Made:
     bounded: bool = False
     defences: tuple[str, ...] = ()
     utility: float | None = 0.9
+    group: str = ""
+    defence: str = ""
+    accuracies: tuple[float, ...] = ()
+    floor: float | None = None
 
     def targets(self) -> np.ndarray:
         """The targets: no two values alike, none of which could stand in a page by chance."""
-        rng = np.random.default_rng(len(self.name))
+        rng = np.random.default_rng(len(self.group or self.name))
         return rng.uniform(0.1, 0.7, (self.count, *self.shape))
 
 
@@ -58,7 +63,13 @@ def write(folder: Path, *made: Made, expected: int | None = None, closeness: flo
     with Store.create(folder) as store:
         total = sum(len(one.attempts) * one.count for one in made)
         tables = [
-            {"name": one.name, "title": one.title, "release": {"defences": list(one.defences)}}
+            {
+                "name": one.name,
+                "title": one.title,
+                "release": {"defences": list(one.defences)},
+                "group": one.group,
+                "defence": one.defence,
+            }
             for one in made
         ]
         config = {"audit": {"seed": 7, "closeness": closeness}, "setting": tables}
@@ -108,7 +119,7 @@ def _record(made: Made, attempt: Attempt, index: int, artefact: str, closeness: 
         success=(error is not None and error <= threshold) if made.known else None,
         distance=error,
         threshold=threshold if made.known else None,
-        scores={"rmse": error},
+        scores={"rmse": error, "psnr": None if not error else -20 * math.log10(error)},
         label_correct=True if error is not None else None,
         error_estimate=attempt.estimate,
         artefact=artefact,
@@ -141,4 +152,14 @@ def _facts(made: Made) -> dict[str, Any]:
         "utility_name": "accuracy",
         "utility": made.utility,
         "defended": bool(made.defences),
+        "group": made.group,
+        "defence": made.defence,
+        "trainings": [_training(seed, share) for seed, share in enumerate(made.accuracies)],
+        "floor": made.floor,
+        "floor_binds": "unbiased attacks" if made.floor else "",
     }
+
+
+def _training(seed: int, accuracy: float) -> dict[str, Any]:
+    loss = 2.0 * (1.0 - accuracy)
+    return {"seed": seed, "training_loss": loss, "test_loss": loss, "accuracy": accuracy}

@@ -37,7 +37,7 @@ def bracket(
 
 
 def row(setting: str, *, ran: int = 50, baseline: bool = False) -> Row:
-    return Row(setting, "glm", baseline, 50, ran, {}, "", None, {}, None, None, 1.0)
+    return Row(setting, "glm", baseline, 50, ran, {}, "", None, {}, None, None, 1.0, {})
 
 
 def summary(*brackets: Bracket, rows: tuple[Row, ...] = ()) -> Summary:

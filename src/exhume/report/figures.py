@@ -18,6 +18,7 @@ from exhume.report.theme import (
     REACHED,
     Drawing,
     draw,
+    drawn_name,
     power,
 )
 from exhume.report.words import number, percent
@@ -59,7 +60,7 @@ def error_figure(found: Sequence[Errors], facts: Facts) -> Drawing:
         for one, colour in zip(found, _colours(found), strict=True):
             style = {"histtype": "stepfilled", "edgecolor": colour, "linewidth": 1.2}
             shade = (colour, 0.12 if one.baseline else 0.32)
-            name = "blind guess" if one.baseline else _short(one.attack)
+            name = "blind guess" if one.baseline else drawn_name(one.attack)
             axes.hist(one.distances, bins=edges, facecolor=shade, label=name, **style)
         _paint_oracle(axes, facts)
         _log_axis(axes.xaxis, axes.set_xscale)
@@ -84,7 +85,7 @@ def calibration_figure(found: Sequence[Calibration]) -> Drawing:
         axes.plot(limits, limits, color=MUTED, linewidth=0.9, label="estimate = error")
         for one, colour in zip(found, ATTACKS * len(found), strict=False):
             some = slice(None, None, -(-len(one.errors) * len(found) // _MOST_POINTS))
-            style = {"s": 13, "alpha": 0.6, "linewidths": 0, "label": _short(one.attack)}
+            style = {"s": 13, "alpha": 0.6, "linewidths": 0, "label": drawn_name(one.attack)}
             axes.scatter(one.estimates[some], one.errors[some], color=colour, **style)
         for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
             _log_axis(axis, scale)
@@ -106,7 +107,7 @@ def calibration_figure(found: Sequence[Calibration]) -> Drawing:
 def _paint_reached(axes: Any, attack: str, curve: Curve) -> None:
     band = {"color": REACHED, "alpha": 0.18, "linewidth": 0}
     axes.fill_between(curve.closeness, curve.low, curve.high, **band)
-    label = f"{_short(attack)} reached"
+    label = f"{drawn_name(attack)} reached"
     axes.plot(curve.closeness, curve.rate, color=REACHED, label=label, zorder=3)
 
 
@@ -150,12 +151,6 @@ def _legend(axes: Any) -> None:
 def _colours(found: Sequence[Errors]) -> list[str]:
     attacks = [e.attack for e in found if not e.baseline]
     return [BLIND if e.baseline else ATTACKS[attacks.index(e.attack) % 6] for e in found]
-
-
-def _short(name: str) -> str:
-    # A leading underscore would keep it out of the legend.
-    name = "".join(c for c in name if c.isprintable()).lstrip("_") or "?"
-    return name if len(name) <= 24 else f"{name[:23]}…"
 
 
 def _caption(facts: Facts) -> str:

@@ -11,6 +11,9 @@ from exhume.audit.summary import Bracket
 from exhume.report.facts import Facts
 from exhume.report.words import percent, rate_text, utility_text
 
+_OWN = ("name", "title", "targets", "group", "defence")
+"""What tells settings apart that are otherwise the same."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -35,7 +38,10 @@ class Comparison:
 def comparisons(
     brackets: Sequence[Bracket], facts: Mapping[str, Facts], config: Mapping[str, Any]
 ) -> tuple[Comparison, ...]:
-    """Group settings that differ in nothing but their defences; groups without a defence drop."""
+    """Group settings that differ in nothing but their defences; groups without a defence drop.
+
+    The settings of a grid are a group of their own.
+    """
     groups: dict[str, list[Bracket]] = {}
     keys = {table.get("name"): _without_defences(table) for table in config.get("setting", ())}
     for bracket in brackets:
@@ -48,7 +54,9 @@ def comparisons(
 
 
 def _without_defences(table: Mapping[str, Any]) -> str:
-    kept = {key: value for key, value in table.items() if key not in ("name", "title", "targets")}
+    if table.get("group"):
+        return f"grid {table['group']}"
+    kept = {key: value for key, value in table.items() if key not in _OWN}
     release = kept.get("release")
     if isinstance(release, Mapping):
         kept["release"] = {key: v for key, v in release.items() if key != "defences"}

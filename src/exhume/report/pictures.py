@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.arrays import Array
+from exhume.report.palette import indexed
 
+_GREY, _TRUE_COLOUR, _PALETTE = 0, 2, 3
 LARGEST_SIDE = 96
 """Larger pictures are shrunk to this: the report shows what came out, it does not publish it."""
 
@@ -20,8 +22,7 @@ def picture(record: Array, value_range: tuple[float, float]) -> str:
 
     Values from ``value_range`` become black to white; what lies outside is clipped, NaN is black.
     """
-    content = png(pixels(shrunk(record), value_range))
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    return data_uri(png(pixels(shrunk(record), value_range)))
 
 
 def pixels(record: Array, value_range: tuple[float, float]) -> NDArray[np.uint8]:
@@ -36,9 +37,9 @@ def pixels(record: Array, value_range: tuple[float, float]) -> NDArray[np.uint8]
     return np.rint(255.0 * np.clip(scaled, 0.0, 1.0)).astype(np.uint8)
 
 
-def shrunk(record: Array) -> Array:
-    """Return an image whose sides are at most LARGEST_SIDE, by averaging whole blocks."""
-    factor = -(-max(record.shape[:2]) // LARGEST_SIDE)
+def shrunk(record: Array, largest: int = LARGEST_SIDE) -> Array:
+    """Return an image whose sides are at most ``largest``, by averaging whole blocks."""
+    factor = -(-max(record.shape[:2]) // largest)
     if factor == 1:
         return record
     height, width = (side // factor * factor for side in record.shape[:2])
@@ -54,15 +55,31 @@ def shrunk(record: Array) -> Array:
 def png(image: NDArray[np.uint8]) -> bytes:
     """Return 8-bit grey (h, w) or (h, w, 1), or colour (h, w, 3), as a PNG file's bytes."""
     flat = image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image
-    height, width = flat.shape[:2]
-    colour = 2 if flat.ndim == 3 else 0
+    return _file(flat, _TRUE_COLOUR if flat.ndim == 3 else _GREY)
+
+
+def small_png(image: NDArray[np.uint8]) -> bytes:
+    """Return the same in one byte a pixel: colours are cut down to 256."""
+    if image.ndim == 2 or image.shape[2] == 1:
+        return png(image)
+    places, palette = indexed(image)
+    return _file(places, _PALETTE, palette)
+
+
+def data_uri(content: bytes) -> str:
+    """Return a PNG file as an address that holds all of it."""
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+def _file(rows: NDArray[np.uint8], kind: int, palette: NDArray[np.uint8] | None = None) -> bytes:
+    height, width = rows.shape[:2]
     # Every row starts with its filter, 0: none.
-    rows = np.hstack([np.zeros((height, 1), np.uint8), flat.reshape(height, -1)])
-    header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
-    body = zlib.compress(rows.tobytes(), 9)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        _chunk(kind, data) for kind, data in ((b"IHDR", header), (b"IDAT", body), (b"IEND", b""))
-    )
+    lines = np.hstack([np.zeros((height, 1), np.uint8), rows.reshape(height, -1)])
+    header = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
+    chunks = [(b"IHDR", header)]
+    chunks += [] if palette is None else [(b"PLTE", palette.tobytes())]
+    chunks += [(b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in chunks)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -14,8 +14,11 @@ from exhume.audit.durable import write_bytes
 from exhume.audit.record import Record
 from exhume.audit.store import Store
 from exhume.audit.summary import Bracket, Summary, summarise
+from exhume.audit.tradeoff import Tradeoff, tradeoffs
 from exhume.report.bars import Bar, three_bars
 from exhume.report.facts import Facts, read_facts
+from exhume.report.gridpart import GridPart, grid_parts
+from exhume.report.grids import grids
 from exhume.report.lowering import Comparison, comparisons
 from exhume.report.settings import Case, SettingPart, setting_part
 from exhume.report.trials import TrialTable, trial_table
@@ -33,6 +36,7 @@ class Page:
     verdict: Verdict
     finished: bool
     bars: tuple[Bar, ...]
+    grids: tuple[GridPart, ...]
     parts: tuple[SettingPart, ...]
     comparisons: tuple[Comparison, ...]
     trials: TrialTable
@@ -63,14 +67,23 @@ def page(store: Store, *, redact: bool) -> Page:
     cases = [
         _case(store, summary, bracket, facts[bracket.setting], records) for bracket in brackets
     ]
+    anchors = [f"setting-{index}" for index in range(len(cases))]
+    found = grids(list(zip(anchors, cases, strict=True)), config)
+    shortened = {m.case.facts.name for grid in found for m in grid.members if m.defence}
     return Page(
         summary=summary,
         verdict=verdict(summary),
         finished=summary.complete and summary.trials > 0,
         bars=_bars(cases, summary.closeness),
+        grids=grid_parts(found, _tradeoffs(store, records, config), redact=redact),
         parts=tuple(
             setting_part(
-                case, anchor=f"setting-{index}", redact=redact, draw_figures=index < _FIGURES_FOR
+                case,
+                anchor=anchors[index],
+                redact=redact,
+                draw_figures=index < _FIGURES_FOR,
+                # Its pictures and trials are in the grid; the first is what the page opens with.
+                short=index > 0 and case.facts.name in shortened,
             )
             for index, case in enumerate(cases)
         ),
@@ -79,6 +92,23 @@ def page(store: Store, *, redact: bool) -> Page:
         config=json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True),
         redact=redact,
     )
+
+
+def _tradeoffs(
+    store: Store, records: Sequence[Record], config: dict[str, Any]
+) -> tuple[Tradeoff, ...]:
+    """Judge the run's grids from their records and facts."""
+    places = {t.get("name"): t for t in config.get("setting", ())}
+    facts = {
+        name: {
+            **fact,
+            "group": places[name].get("group", ""),
+            "defence": places[name].get("defence", ""),
+        }
+        for name, fact in store.facts().items()
+        if name in places
+    }
+    return tradeoffs(facts, records)
 
 
 def document(shown: Page) -> str:
@@ -92,7 +122,9 @@ def document(shown: Page) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    style, script = (_source(environment, name) for name in ("report.css", "report.js"))
+    sources = ("report.css", "grid.css", "report.js")
+    *styles, script = (_source(environment, name) for name in sources)
+    style = "\n".join([*styles, *(grid.style for grid in shown.grids)])
     policy = (
         "default-src 'none'; img-src data:; "
         f"style-src '{_digest(style)}'; script-src '{_digest(script)}'; "

@@ -60,10 +60,16 @@ class SettingPart:
     inapplicable: tuple[AttackRow, ...]
     figures: tuple[Drawing, ...]
     gallery: Gallery | None
+    short: bool
 
 
-def setting_part(case: Case, *, anchor: str, redact: bool, draw_figures: bool) -> SettingPart:
-    """Return one setting's part; ``draw_figures`` spares a long report its later figures."""
+def setting_part(
+    case: Case, *, anchor: str, redact: bool, draw_figures: bool, short: bool = False
+) -> SettingPart:
+    """Return one setting's part; ``draw_figures`` spares a long report its later figures.
+
+    A ``short`` one, whose pictures and errors a grid shows already, has no figures and no gallery.
+    """
     metrics = tuple(dict.fromkeys(name for row in case.rows for name in row.metrics))
     tried, refused = _sorted_rows(case)
     return SettingPart(
@@ -73,8 +79,9 @@ def setting_part(case: Case, *, anchor: str, redact: bool, draw_figures: bool) -
         metrics=metrics,
         attacks=tuple(attack_row(row, metrics, redact=redact) for row in tried),
         inapplicable=tuple(attack_row(row, metrics, redact=redact) for row in refused),
-        figures=figures(case) if draw_figures else (),
-        gallery=None if redact else _gallery(case),
+        figures=figures(case) if draw_figures and not short else (),
+        gallery=None if redact or short else _gallery(case),
+        short=short,
     )
 
 

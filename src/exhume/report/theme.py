@@ -71,7 +71,9 @@ class Drawing:
     height: int
 
 
-def draw(paint: Callable[[Any], None], *, alt: str, caption: str) -> Drawing:
+def draw(
+    paint: Callable[[Any], None], *, alt: str, caption: str, size: tuple[float, float] = SIZE
+) -> Drawing:
     """Draw on fresh axes with ``paint``; the same numbers give the same bytes."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -80,7 +82,7 @@ def draw(paint: Callable[[Any], None], *, alt: str, caption: str) -> Drawing:
     with mpl.rc_context():
         mpl.rcdefaults()  # whatever the user's own matplotlibrc says
         mpl.rcParams.update(_SETTINGS)
-        canvas = FigureCanvasSVG(Figure(figsize=SIZE, facecolor="none"))
+        canvas = FigureCanvasSVG(Figure(figsize=size, facecolor="none"))
         axes = canvas.figure.add_subplot(facecolor="none")
         canvas.figure.subplots_adjust(left=0.165, right=0.96, bottom=0.15, top=0.97)
         paint(axes)
@@ -88,8 +90,19 @@ def draw(paint: Callable[[Any], None], *, alt: str, caption: str) -> Drawing:
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         canvas.print_figure(buffer, format="svg", metadata=nothing)
     svg = _lean(buffer.getvalue().decode())
-    width, height = (round(96 * inches) for inches in SIZE)
+    width, height = (round(96 * inches) for inches in size)
     return Drawing(_uri(svg), _uri(_darkened(svg)), alt, caption, width, height)
+
+
+def drawn_name(name: str) -> str:
+    r"""Return a name that fits a figure: one line, not too long, no underscore in front.
+
+    >>> drawn_name("_a\nb"), len(drawn_name("x" * 80))
+    ('ab', 24)
+    """
+    # A leading underscore would keep it out of the legend.
+    name = "".join(c for c in name if c.isprintable()).lstrip("_") or "?"
+    return name if len(name) <= 24 else f"{name[:23]}…"
 
 
 def power(value: float, _: int = 0) -> str:

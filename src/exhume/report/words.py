@@ -45,6 +45,17 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if 100 <= abs(value) < 1e6 else f"{value:.2g}"
 
 
+def short(value: float) -> str:
+    """Return an error in at most seven characters, three digits of it where they fit.
+
+    >>> short(0.17314), short(12.345), short(0.0), short(3.14159e-14), short(0.0004)
+    ('0.173', '12.3', '0', '3.1e-14', '4.0e-04')
+    """
+    if value == 0 or abs(value) >= 1:
+        return f"{value:.3g}"
+    return f"{value:.3f}" if abs(value) >= 0.01 else f"{value:.1e}"
+
+
 def duration(seconds: float) -> str:
     """Return a time in the unit that suits it.
 

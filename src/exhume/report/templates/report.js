@@ -1,12 +1,13 @@
 "use strict";
 // Everything here is a convenience: without it the page reads the same, unsorted.
 (() => {
-  const openAll = () => document.querySelectorAll("details").forEach((d) => { d.open = true; });
+  const openAll = () => document.querySelectorAll("details:not(.column, .cell)").forEach((d) => { d.open = true; });
   window.addEventListener("beforeprint", openAll);
 
   const openTarget = () => {
     const part = location.hash && document.getElementById(location.hash.slice(1));
-    if (part && part.tagName === "DETAILS") part.open = true;
+    for (let at = part; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+    if (part) part.scrollIntoView();
   };
   window.addEventListener("hashchange", openTarget);
   openTarget();
@@ -14,23 +15,32 @@
   const table = document.getElementById("trial-table");
   if (!table) return;
   const body = table.tBodies[0];
-  const rows = Array.from(body.rows, (row) => ({ row, text: row.textContent.toLowerCase() }));
+  // Read on first use: a page of thousands of trials opens sooner.
+  let read = null;
+  const rows = () => {
+    read ??= Array.from(body.rows, (row) => ({ row, text: row.textContent.toLowerCase() }));
+    return read;
+  };
   const controls = document.getElementById("controls");
   const search = document.getElementById("search");
   const selects = Array.from(controls.querySelectorAll("select"));
   const count = document.getElementById("count");
 
+  const tell = (shown) => {
+    const all = body.rows.length.toLocaleString("en");
+    count.textContent = `${shown.toLocaleString("en")} of ${all} trials`;
+  };
   const filter = () => {
     const wanted = search.value.trim().toLowerCase();
     const chosen = selects.filter((s) => s.value).map((s) => [Number(s.dataset.column), s.value]);
     let shown = 0;
-    for (const { row, text } of rows) {
+    for (const { row, text } of rows()) {
       const fits = text.includes(wanted)
         && chosen.every(([column, value]) => row.cells[column].textContent === value);
       row.hidden = !fits;
       shown += fits ? 1 : 0;
     }
-    count.textContent = `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} trials`;
+    tell(shown);
   };
 
   const keyOf = (row, column) => {
@@ -49,7 +59,7 @@
     const down = header.getAttribute("aria-sort") === "ascending";
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", down ? "descending" : "ascending");
-    const keyed = rows.map((item, place) => ({ item, place, key: keyOf(item.row, column) }));
+    const keyed = rows().map((item, place) => ({ item, place, key: keyOf(item.row, column) }));
     // Trials without a value come last either way: they are not the smallest.
     keyed.sort((a, b) => (a.key.empty - b.key.empty)
       || (down ? -1 : 1) * compare(a.key, b.key) || a.place - b.place);
@@ -69,5 +79,5 @@
   selects.forEach((select) => select.addEventListener("change", filter));
   controls.addEventListener("submit", (event) => event.preventDefault());
   controls.hidden = false;
-  filter();
+  tell(body.rows.length);
 })();

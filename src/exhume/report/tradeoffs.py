@@ -1,0 +1,252 @@
+"""Defences at equal utility, in words: a table of points, who wins at which loss, the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from exhume.audit.tradeoff import Measure, Point, Tradeoff, UtilityLoss, Winner
+from exhume.report.theme import Drawing
+from exhume.report.tradeoff_figure import (
+    label_of,
+    spread_text,
+    strength_figure,
+    tradeoff_figure,
+)
+from exhume.report.words import NOTHING, counted, listed, percent, short
+
+
+@dataclass(frozen=True)
+class PointLine:
+    """One defence: the error under its strongest attack, and what it costs."""
+
+    defence: str
+    error: str
+    attack: str
+    loss: str
+    value: str
+    front: str
+    floor: str
+    known: bool
+    on_front: bool
+
+
+@dataclass(frozen=True)
+class WinnerLine:
+    """Who protects best at one loss of utility, with how sure that is."""
+
+    loss: str
+    sentence: str
+    contenders: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class TradeoffPart:
+    """One trade-off as the page shows it."""
+
+    metric: str
+    measure: str
+    figure: Drawing
+    lines: tuple[PointLine, ...]
+    winners: tuple[WinnerLine, ...]
+    note: str
+    floors: str
+
+
+def tradeoff_part(tradeoff: Tradeoff) -> TradeoffPart:
+    """Return one trade-off: the picture, and all that is in it as text."""
+    measured = tradeoff.measure != ""
+    paint = tradeoff_figure if measured else strength_figure
+    return TradeoffPart(
+        metric=tradeoff.metric,
+        measure=tradeoff.measure,
+        figure=paint(tradeoff, alt=_alt(tradeoff), caption=_caption(tradeoff)),
+        lines=tuple(_line(point, tradeoff) for point in tradeoff.points),
+        winners=tuple(_winner_line(winner, tradeoff) for winner in tradeoff.winners),
+        note=_note(tradeoff),
+        floors=_floors(tradeoff),
+    )
+
+
+def answer(tradeoff: Tradeoff) -> str:
+    """Say in a sentence which defence leaves the least to its strongest attack, at what cost."""
+    base = next((p for p in tradeoff.points if not p.defence), None)
+    known = [p for p in tradeoff.points if p.defence and p.strength.answered]
+    if not known:
+        return "No attack really ran against any of the defences, so that none can be told."
+    best = max(known, key=lambda point: point.strength.mean)
+    of = f"Of {counted(len(known), 'defence')} that attacks ran against"
+    if base is not None and best.strength.mean <= base.strength.mean:
+        return f"{of}, none left less than no defence."
+    alike = [p for p in known if p.strength.blind]
+    if len(alike) > 1:
+        return f"{of}, {_cheapest(alike, tradeoff)}{_without(base)}."
+    strength = best.strength
+    error = spread_text(strength.mean, strength.low, strength.high)
+    text = f"{of}, {best.defence} leaves the least: an error of {error} under {_who(best)}"
+    cost = _at_cost(best.utility, tradeoff.measure)
+    return f"{text}{_without(base)}, {cost}{_rival(best, known)}."
+
+
+def _cheapest(alike: Sequence[Point], tradeoff: Tradeoff) -> str:
+    """Of several that leave no more than a blind guess has, name the one that costs least."""
+    text = f"{len(alike)} left attacks no better than a blind guess"
+    costed = [p for p in alike if p.utility is not None]
+    if not costed:
+        return f"{text} ({listed([p.defence for p in alike])}), at a cost that was not measured"
+    cheapest = min(costed, key=lambda p: p.utility.mean if p.utility else math.inf)
+    cost = _at_cost(cheapest.utility, tradeoff.measure)
+    return f"{text}; the cheapest, {cheapest.defence}, comes {cost}"
+
+
+def _without(base: Point | None) -> str:
+    if base is None:
+        return ""
+    return f" (without a defence: {short(base.strength.mean)})"
+
+
+def cautions(tradeoff: Tradeoff) -> str:
+    """Name the defences that no attack really ran against; empty where there is none."""
+    silent = [label_of(p) for p in tradeoff.points if not p.strength.answered]
+    if not silent:
+        return ""
+    return f"Against {listed(silent)} no attack really ran: nothing is known there."
+
+
+def _who(point: Point) -> str:
+    return "a blind guess" if point.strength.blind else point.strength.attack
+
+
+def _at_cost(loss: UtilityLoss | None, measure: str) -> str:
+    if loss is None:
+        return "at a cost that was not measured"
+    if not math.isfinite(loss.mean):
+        return "but training diverged with it"
+    return f"at a cost of {_loss_text(loss, measure)}"
+
+
+def _rival(best: Point, known: Sequence[Point]) -> str:
+    """Name the others whose interval reaches into the best one's: they can't be told apart."""
+    low = best.strength.low
+    close = [
+        p.defence
+        for p in known
+        if p is not best and low is not None and (p.strength.high or p.strength.mean) >= low
+    ]
+    if not close:
+        return ""
+    if len(close) > 3:
+        return f"; {len(close)} others can't be told from it"
+    return f"; {listed(close)} can't be told from it"
+
+
+def _loss_text(loss: UtilityLoss, measure: str) -> str:
+    """Return what training loses, in percentage points of accuracy or in loss."""
+    if not math.isfinite(loss.mean):
+        return "diverged"
+    scale, unit = (100.0, "points of accuracy") if measure == _ACCURACY else (1.0, f"of {measure}")
+    values = [v if v is None else scale * v for v in (loss.mean, loss.low, loss.high)]
+    texts = [NOTHING if v is None else _plain(v) for v in values]
+    if loss.low is None or loss.high is None:
+        return f"{texts[0]} {unit}"
+    return f"{texts[0]} [{texts[1]} to {texts[2]}] {unit}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"
+
+
+_ACCURACY = Measure.ACCURACY.value
+
+
+def _line(point: Point, tradeoff: Tradeoff) -> PointLine:
+    known = point.strength.answered
+    strength, loss = point.strength, point.utility
+    return PointLine(
+        defence=label_of(point),
+        error=spread_text(strength.mean, strength.low, strength.high) if known else "not known",
+        attack=_attack_text(point, known=known),
+        loss=NOTHING if loss is None else _loss_text(loss, tradeoff.measure),
+        value=NOTHING if loss is None else _value_text(loss, tradeoff.measure),
+        front=NOTHING if point.front_probability is None else percent(point.front_probability),
+        floor=NOTHING if point.floor is None else short(point.floor),
+        known=known,
+        on_front=bool(point.on_front),
+    )
+
+
+def _attack_text(point: Point, *, known: bool) -> str:
+    if not known:
+        return "no attack really ran"
+    attack = point.strength.attack
+    return f"{attack}: no attack did better" if point.strength.blind else attack
+
+
+def _value_text(loss: UtilityLoss, measure: str) -> str:
+    if not math.isfinite(loss.value):
+        return NOTHING
+    return percent(loss.value) if measure == _ACCURACY else short(loss.value)
+
+
+def _winner_line(winner: Winner, tradeoff: Tradeoff) -> WinnerLine:
+    limit = (
+        f"{100 * winner.utility_loss:g} points of accuracy"
+        if tradeoff.measure == _ACCURACY
+        else f"{winner.utility_loss:g} of {tradeoff.measure}"
+    )
+    names = [contender.defence or "no defence" for contender in winner.contenders]
+    if winner.told:
+        sentence = f"{names[0]} protects best"
+    else:
+        sentence = (
+            f"the best can't be told between {listed(names)}" if names else "none can be told"
+        )
+    return WinnerLine(
+        limit,
+        sentence,
+        tuple(
+            (name, percent(contender.probability))
+            for name, contender in zip(names, winner.contenders, strict=True)
+        ),
+    )
+
+
+def _note(tradeoff: Tradeoff) -> str:
+    text = (
+        "The strongest attack is the one with the smallest mean error over all targets; where an "
+        "attack found nothing, the blind guess stands for it. Intervals of errors are at 95 % over "
+        f"{counted(tradeoff.batches, 'batch').replace('batchs', 'batches')}"
+    )
+    if not tradeoff.measure:
+        return f"{text}. What the defences cost was not measured in this run."
+    return f"{text}, those of utility over {counted(tradeoff.seeds, 'training seed')}."
+
+
+def _floors(tradeoff: Tradeoff) -> str:
+    binds = dict.fromkeys(p.floor_binds for p in tradeoff.points if p.floor is not None)
+    texts = [f"A floor binds {text}." for text in binds if text]
+    if any(p.rate is not None for p in tradeoff.points):
+        texts.append(
+            "Diamonds are the rates of Liu et al. 2024, Table 1, times the error without a "
+            "defence: how theory says that errors grow, not a limit."
+        )
+    return " ".join(texts)
+
+
+def _alt(tradeoff: Tradeoff) -> str:
+    what = "Utility lost against error" if tradeoff.measure else "Error"
+    return f"{what} under the strongest attack, one point a defence. {answer(tradeoff)}"
+
+
+def _caption(tradeoff: Tradeoff) -> str:
+    if not tradeoff.measure:
+        return (
+            "The error that the strongest attack leaves under each defence: further right is safer."
+            " Hollow: no attack really ran, so nothing is known."
+        )
+    return (
+        "Up is safer, left is cheaper: no defence below or right of the line is worth choosing. "
+        "Bars are 95 % intervals. Hollow: no attack really ran, so nothing is known. Triangles at "
+        "the right edge: training diverged."
+    )
