@@ -56,7 +56,7 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
     rest = without_copies(records, *taken)
     shadows = split.shadow_targets
     if elsewhere is not None:
-        shadows = _from_elsewhere(table.data, split.fixed_set, config.audit.seed)
+        shadows = _from_elsewhere(table.data, split.fixed_set, split.targets, config.audit.seed)
     before, rest = _set_aside(rest, table.data.before)
     parts = [split.fixed_set, split.targets, shadows, rest, before]
     if table.data.units == "fixed-set":
@@ -81,9 +81,9 @@ def _simulated(config: Config, table: SettingTable) -> Setting:
     )
 
 
-def _from_elsewhere(table: DataTable, fixed_set: Records, seed: int) -> Records:
+def _from_elsewhere(table: DataTable, fixed_set: Records, targets: Records, seed: int) -> Records:
     """Return shadow targets from another data set, its classes numbered round the model's own."""
-    from exhume.data import load, split_records
+    from exhume.data import load, split_records, without_copies
 
     assert table.shadow_targets_from is not None
     other, own = load(table.shadow_targets_from).train, np.unique(fixed_set.labels)
@@ -92,12 +92,12 @@ def _from_elsewhere(table: DataTable, fixed_set: Records, seed: int) -> Records:
             f"{table.shadow_targets_from} has records of shape {other.record_shape}, "
             f"{table.name} of {fixed_set.record_shape}"
         )
+    places = np.searchsorted(np.unique(other.labels), other.labels)
+    other = without_copies(Records(other.x, own[places % len(own)]), fixed_set, targets)
     # The "targets" of this split are what is drawn: no two are copies of one another.
-    drawn = split_records(
+    return split_records(
         other, fixed_set=0, shadow_targets=0, targets=table.shadow_targets or 0, seed=seed
     ).targets
-    places = np.searchsorted(np.unique(other.labels), drawn.labels)
-    return Records(drawn.x, own[places % len(own)])
 
 
 def _set_aside(records: Records, count: int) -> tuple[Records, Records]:
