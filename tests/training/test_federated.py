@@ -73,8 +73,8 @@ def trained(
     return settings.train(
         mechanism,
         data,
-        order=np.random.default_rng(seed),
-        rng=np.random.default_rng(seed + 1),
+        np.random.default_rng(seed),
+        np.random.default_rng(seed + 1),
     )
 
 

@@ -123,5 +123,7 @@ def _too_small(estimate: Estimate, least: tuple[int, ...], budget: Budget, spent
 
 def _named(plan: Plan, cell: Cell) -> str:
     name = plan.config.setting[cell.setting].name
-    what = "the preparation" if cell.attack is None else plan.attacks[cell.attack].name
+    what = "the trainings" if cell.training else "the preparation"
+    if cell.attack is not None:
+        what = plan.attacks[cell.attack].name
     return f"{what} on setting {name!r}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from exhume.audit.executors import Processes
 from exhume.audit.plan import CHUNK, Plan, Unit
 from exhume.audit.store import Store
 from exhume.audit.trial import run_attack
+from exhume.audit.utility import TrainingTask, runs_of, train
 from exhume.config import Config
 from exhume.release import Release
 
@@ -28,11 +29,13 @@ Progress = Callable[[int, int], None]
 class Cell:
     """One attack on one setting, by their places in the plan.
 
-    None stands for what a setting needs beside attacks: its preparation, and its releases.
+    None stands for what a setting needs beside attacks: its preparation and its releases, or, where
+    ``training``, the trainings that tell what its defence costs.
     """
 
     setting: int
     attack: int | None
+    training: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Done:
-    """What a run folder holds: keys of trials, and seconds by what a trial depends on."""
+    """What a run folder holds: keys of trials, and seconds by what a trial depends on.
+
+    ``trained`` are the seconds of trainings by setting.
+    """
 
     keys: frozenset[str]
     seconds: dict[str, tuple[float, ...]]
+    trained: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def done_in(folder: Path) -> Done:
@@ -64,11 +71,12 @@ def done_in(folder: Path) -> Done:
         return Done(frozenset(), {})
     seconds = defaultdict(list)
     with Store.open(folder) as store:
-        records = store.records()
+        records, facts = store.records(), store.facts()
     for record in records:
         seconds[record.trial.settings].append(record.seconds)
     keys = frozenset(record.trial.key for record in records)
-    return Done(keys, {settings: tuple(found) for settings, found in seconds.items()})
+    trained = {name: tuple(run.seconds for run in runs_of(fact)) for name, fact in facts.items()}
+    return Done(keys, {settings: tuple(found) for settings, found in seconds.items()}, trained)
 
 
 def costs_of(plan: Plan, done: Done, progress: Progress) -> dict[Cell, Cost]:
@@ -81,6 +89,11 @@ def costs_of(plan: Plan, done: Done, progress: Progress) -> dict[Cell, Cost]:
     todo: list[Cell] = []
     for index in range(len(plan.config.setting)):
         todo.append(Cell(index, None))
+        table, training = plan.config.setting[index], Cell(index, None, training=True)
+        if table.utility is not None and done.trained.get(table.name):
+            known[training] = _stored(done.trained[table.name])
+        elif table.utility is not None:
+            todo.append(training)
         on_it = plan.attacks_on(Unit(index, (0,)))
         for place, attack in enumerate(plan.attacks):
             if not any(attack is one for one in on_it):
@@ -110,6 +123,8 @@ def measured(plan: Plan, cell: Cell) -> Cost:
     from exhume.audit.threads import one_thread
 
     with one_thread():
+        if cell.training:
+            return _training(plan, cell.setting)
         if cell.attack is None:
             return _preparation(plan, cell.setting)
         return _attack(plan, cell.setting, plan.attacks[cell.attack])
@@ -126,6 +141,21 @@ def _preparation(plan: Plan, index: int) -> Cost:
     _releases(plan, index, group)
     each = (time.perf_counter() - started) / len(group)
     return Cost(once, each, len(group), _peak_memory())
+
+
+def _training(plan: Plan, index: int) -> Cost:
+    """Train a few rounds and a few more: what they differ by is what a round takes."""
+    utility = plan.config.setting[index].utility
+    assert utility is not None
+    plan.setting(index)
+    few, more = (min(count, utility.rounds) for count in (2, 12))
+    spent = []
+    for rounds in (few, more):
+        started = time.perf_counter()
+        train(plan, TrainingTask(index, 0, rounds))
+        spent.append(time.perf_counter() - started)
+    each = max(0.0, spent[1] - spent[0]) / max(1, more - few)
+    return Cost(0.0, spent[1] + (utility.rounds - more) * each, 1, _peak_memory())
 
 
 def _attack(plan: Plan, index: int, attack: Attack) -> Cost:
@@ -176,13 +206,21 @@ class Estimate:
     costs: dict[Cell, Cost]
     done: frozenset[str]
     workers: int
+    trained: Mapping[str, int] = field(default_factory=dict)
+    """How many trainings of a setting are done."""
 
     def trials(self, cell: Cell) -> int:
-        """Return how many trials of a cell are planned."""
+        """Return how many trials, or trainings, of a cell are planned."""
+        utility = self.plan.config.setting[cell.setting].utility
+        if cell.training and utility is not None:
+            return utility.seeds
         return 0 if cell.attack is None else self.plan.planned(cell.setting)
 
     def left(self, cell: Cell) -> int:
         """Return how many of them are not done yet."""
+        if cell.training:
+            name = self.plan.config.setting[cell.setting].name
+            return max(0, self.trials(cell) - self.trained.get(name, 0))
         if cell.attack is None:
             return max((self.left(one) for one in self._attacks(cell.setting)), default=0)
         if not self.done:
@@ -200,7 +238,7 @@ class Estimate:
         """Return how long everything takes: preparations come first, the rest is shared."""
         first, shared = 0.0, 0.0
         for cell in self.costs:
-            if cell.attack is None and self.left(cell):
+            if cell.attack is None and not cell.training and self.left(cell):
                 first += self.costs[cell].once
                 shared -= self.costs[cell].once
             shared += self.seconds(cell)

@@ -10,6 +10,7 @@ import numpy as np
 from exhume.audit.membership import Outcome, membership_outcome
 from exhume.audit.overfitting import overfitting
 from exhume.audit.plan import Plan
+from exhume.audit.rates import relative_rate
 from exhume.audit.scoring import yardstick
 from exhume.audit.setting import Setting
 from exhume.audit.threads import one_thread
@@ -73,6 +74,7 @@ class SettingFacts:
     floor: float | None = None
     floor_binds: str = ""
     floor_note: str = ""
+    liu_rate: float | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
@@ -131,6 +133,7 @@ def _measured(plan: Plan, index: int) -> SettingFacts:
         group=table.group,
         defence=table.defence,
         batch=setting.batch,
+        liu_rate=relative_rate(setting.mechanism, setting.records) if table.group else None,
         **_floor(setting),
     )
 

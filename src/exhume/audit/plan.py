@@ -99,7 +99,8 @@ class Plan:
         table = self.config.setting[unit.setting]
         settings = canonical(
             {
-                "setting": table.model_dump(mode="json"),
+                # What a defence costs has no say in how far an attack comes.
+                "setting": table.model_dump(mode="json", exclude={"utility"}),
                 "audit": self.config.audit.model_dump(mode="json", exclude={"attacks"}),
                 "attack": attack_settings(attack),
             }

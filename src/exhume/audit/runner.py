@@ -18,10 +18,11 @@ from exhume.audit.scoring import check_metrics, yardstick
 from exhume.audit.store import Store
 from exhume.audit.summary import Summary, summarise, write_summary
 from exhume.audit.trial import versions
+from exhume.audit.utility import train_settings, training_tasks
 from exhume.errors import StoreError
 
 Progress = Callable[[int, int], None]
-"""Called with what is done and what there is in all, trials and then networks to judge by."""
+"""Called with what is done and what there is in all: trainings, trials, networks to judge by."""
 
 
 def run(
@@ -42,18 +43,21 @@ def run(
         store.set_meta("expected_trials", str(total))
         planned = [plan.planned(index) for index in range(len(plan.config.setting))]
         store.set_meta("planned", canonical({"budget": plan.budget, "targets": planned}))
-        everything = total + networks_to_judge(plan)
+        trainings = len(training_tasks(plan))
+        everything = trainings + total + networks_to_judge(plan)
         tell(len(store.keys()), everything)
         _prepare(store, plan)
         done = frozenset(store.keys())
+        train_settings(plan, store, executor, lambda count: tell(len(done) + count, everything))
         todo = [unit for unit in units if not _finished(plan, unit, done)]
         train_shadows(plan, todo, done, executor)
         for _, batches in executor.run(plan, todo, done):
             for batch in batches:
                 store.save_arrays(batch.artefact, batch.arrays)
                 store.add(batch.records, versions())
-            tell(len(store.keys()), everything)
-        judge_settings(plan, store, executor, lambda done: tell(total + done, everything))
+            tell(trainings + len(store.keys()), everything)
+        before = trainings + total
+        judge_settings(plan, store, executor, lambda count: tell(before + count, everything))
         summary = summarise(store)
         write_summary(summary, folder)
         return summary

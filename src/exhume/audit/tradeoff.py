@@ -278,7 +278,9 @@ def _winner(level: float, names: Sequence[str], costs: FloatArray, protects: Flo
     shares = np.bincount(cheapest[np.isfinite(best)], minlength=len(names)) / len(cheapest)
     order = np.argsort(-shares, kind="stable")
     contenders = tuple(
-        Contender(names[i], float(shares[i])) for i in order if shares[i] >= _WORTH_NAMING
+        Contender(names[i], float(shares[i]))
+        for place, i in enumerate(order)
+        if shares[i] >= _WORTH_NAMING or (place < 2 and shares[i] > 0)
     )
     return Winner(level, bool(shares[order[0]] >= SURE), contenders)
 

@@ -122,6 +122,14 @@ def show(summary: Summary) -> None:
         text = f"left out to fit {summary.budget}: {one.setting} was run on {one.run} of {one.of}"
         console.print(f"{text} targets", soft_wrap=True)
     console.print(f"reached: targets rebuilt {_within(summary.closeness)}", style="dim")
+    for tradeoff in summary.tradeoffs:
+        if (tradeoff.metric, tradeoff.measure) == ("rmse", "accuracy"):
+            for text in tradeoff.describe():
+                console.print(text, soft_wrap=True)
+    for facts in summary.settings:
+        if facts.get("authenticity"):
+            text = f"{facts['name']}, is it real? {facts['authenticity']['said']}"
+            console.print(text, soft_wrap=True)
 
 
 def _within(closeness: float) -> str:

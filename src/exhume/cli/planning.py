@@ -23,7 +23,8 @@ def estimated(plan: Plan, folder: Path, executor: Executor, progress: Progress) 
 
     done = done_in(folder)
     costs = costs_of(plan, done, progress)
-    return Estimate(plan, costs, done.keys, executor.at_once())
+    trained = {name: len(seconds) for name, seconds in done.trained.items()}
+    return Estimate(plan, costs, done.keys, executor.at_once(), trained)
 
 
 def within(
@@ -53,9 +54,7 @@ def show_estimate(estimate: Estimate) -> None:
     table = Table(box=None, padding=(0, 1))
     for heading in ("setting", "attack", "trials", "left", "a trial", "once", "expected"):
         table.add_column(heading, justify="left" if heading in ("setting", "attack") else "right")
-    for cell in sorted(
-        estimate.costs, key=lambda c: (c.setting, -1 if c.attack is None else c.attack)
-    ):
+    for cell in sorted(estimate.costs, key=_order):
         table.add_row(*_cells(estimate, cell))
     console = Console(highlight=False)
     console.print(table)
@@ -69,8 +68,8 @@ def show_estimate(estimate: Estimate) -> None:
     console.print(_source(estimate, cells), style="dim", soft_wrap=True)
 
 
-def _order(cell: Cell) -> tuple[int, int]:
-    return cell.setting, -1 if cell.attack is None else cell.attack
+def _order(cell: Cell) -> tuple[int, int, bool]:
+    return cell.setting, -1 if cell.attack is None else cell.attack, cell.training
 
 
 def show_left_out(plan: Plan) -> None:
@@ -92,6 +91,9 @@ def _cells(estimate: Estimate, cell: Cell) -> tuple[str, ...]:
     cost, plan = estimate.costs[cell], estimate.plan
     name = plan.config.setting[cell.setting].name
     expected = spelled(estimate.seconds(cell))
+    counts = f"{estimate.trials(cell):,}", f"{estimate.left(cell):,}"
+    if cell.training:
+        return name, "(training with it)", *counts, spelled(cost.each), "", expected
     if cell.attack is None:
         return (
             name,
@@ -103,7 +105,6 @@ def _cells(estimate: Estimate, cell: Cell) -> tuple[str, ...]:
             expected,
         )
     once = "" if cost.stored else spelled(cost.once)
-    counts = f"{estimate.trials(cell):,}", f"{estimate.left(cell):,}"
     return name, plan.attacks[cell.attack].name, *counts, spelled(cost.each), once, expected
 
 

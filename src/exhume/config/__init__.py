@@ -20,6 +20,7 @@ from exhume.config.release import (
     ReleaseTable,
     WarmUpTable,
 )
+from exhume.config.utility import UtilityTable
 
 __all__ = [
     "NETWORKS",
@@ -37,6 +38,7 @@ __all__ = [
     "ReleaseTable",
     "SettingTable",
     "TrainingTable",
+    "UtilityTable",
     "WarmUpTable",
     "load",
     "parse",

@@ -19,6 +19,7 @@ from exhume.config.base import Count, Positive, Table
 from exhume.config.defences import DefenceTable
 from exhume.config.options import Options
 from exhume.config.release import NetworkReleaseTable, ReleaseTable
+from exhume.config.utility import UtilityTable
 
 
 class DataTable(Table):
@@ -146,6 +147,8 @@ class SettingTable(Table):
     """What setting of a grid it is, where it is one."""
     defence: str = ""
     """Which defence of a grid it has; empty where it has none of them."""
+    utility: UtilityTable | None = None
+    """How the victim is trained with the defence in the loop, where what that costs is asked."""
     data: DataTable | None = None
     release: ReleaseTable
     knowledge: KnowledgeTable = KnowledgeTable()
@@ -183,6 +186,16 @@ class SettingTable(Table):
             raise ValueError("group and defence are what a grid makes: give grid alone")
         if self.grid and self.release.file is not None:
             raise ValueError("a release from a file has the defences that it has: no grid")
+        return self
+
+    @model_validator(mode="after")
+    def _utility_of_gradients(self) -> SettingTable:
+        kinds = ("gradient", "update")
+        if self.utility is not None and (self.release.kind not in kinds or self.data is None):
+            raise ValueError(
+                "[utility] trains on gradients or updates of [data]; a released model's own "
+                "accuracy is measured without it"
+            )
         return self
 
     @model_validator(mode="after")

@@ -91,7 +91,6 @@ class Federated:
         self,
         mechanism: Mechanism,
         data: Records,
-        *,
         order: np.random.Generator,
         rng: np.random.Generator,
     ) -> dict[str, Array]:
