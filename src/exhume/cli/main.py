@@ -16,6 +16,7 @@ from exhume.cli.data import data
 from exhume.cli.gate import gate
 from exhume.cli.listing import list_all
 from exhume.cli.report import report
+from exhume.cli.study import study
 from exhume.errors import ExhumeError
 
 app = typer.Typer(
@@ -45,6 +46,7 @@ def _root(
 
 
 app.command()(audit)
+app.command()(study)
 app.command()(report)
 app.command()(gate)
 app.add_typer(bound, name="bound")

@@ -1,0 +1,14 @@
+"""Balle, Cherubin, Hayes 2022: Reconstructing Training Data with Informed Adversaries."""
+
+from exhume.studies.balle2022 import convex, feasibility, randomness, released, targets
+from exhume.studies.base import Part
+
+TITLE = "Balle, Cherubin, Hayes 2022: Reconstructing Training Data with Informed Adversaries"
+
+PARTS: tuple[Part, ...] = (
+    convex.GLM,
+    *feasibility.PARTS,
+    *released.PARTS,
+    *targets.PARTS,
+    *randomness.PARTS,
+)

@@ -1,0 +1,151 @@
+"""What the parts of Balle et al. 2022 share: section V's defaults, and the sizes of the scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from exhume.studies.base import Scale, Size, Tables
+from exhume.studies.claims import Claim, Needs, Row
+from exhume.studies.run import Reading
+
+PAPER = "balle2022"
+
+MNIST = Size(data="mnist", fixed_set=10_000, shadow_targets=59_000, targets=1000)
+"""Table V, the column of MNIST."""
+CIFAR = Size(
+    data="cifar-10",
+    fixed_set=5000,
+    shadow_targets=54_000,
+    targets=1000,
+    model="cnn",
+    learning_rate=0.01,
+    phi_epochs=1000,
+)
+"""Table V, the column of CIFAR-10."""
+LAPTOP = Size(
+    data="mnist",
+    fixed_set=300,
+    shadow_targets=500,
+    targets=20,
+    phi_epochs=40,
+    phi_width=300,
+    jacobians=0,
+)
+LAPTOP_CIFAR = replace(
+    LAPTOP,
+    data="cifar-10",
+    fixed_set=200,
+    shadow_targets=300,
+    targets=16,
+    learning_rate=0.01,
+    phi_epochs=10,
+)
+"""A fully connected network in place of the convolutions: one of those takes ten seconds."""
+SMOKE = Size(
+    data="digits",
+    fixed_set=60,
+    shadow_targets=1000,
+    targets=10,
+    epochs=20,
+    phi_epochs=60,
+    phi_width=150,
+    jacobians=0,
+)
+SLOW = replace(SMOKE, shadow_targets=150, targets=8, epochs=5, phi_epochs=40)
+"""Where every shadow model is trained alone: its start, order or noise is its own."""
+
+MANY = Needs("shadow_targets", 8000, "the paper's network needs as many to beat the oracle")
+"""Figure 5c: from 8,000 shadow models on, φ is better than the nearest neighbour on average."""
+
+
+def sizes(paper: Size, laptop: Size, smoke: Size) -> Mapping[Scale, Size]:
+    """Return the three sizes by scale."""
+    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
+
+
+def minutes(paper: str, laptop: str, smoke: str = "under 1 min") -> Mapping[Scale, str]:
+    """Return the expected times on two cores by scale."""
+    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
+
+
+def setting(
+    size: Size,
+    name: str,
+    *,
+    data: Mapping[str, Any] | None = None,
+    release: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    knowledge: Mapping[str, Any] | None = None,
+    layers: tuple[str, ...] | None = None,
+    shadows: int | None = None,
+    **others: Any,
+) -> Tables:
+    """Return section V's default setting with whatever a part changes in it.
+
+    ``layers`` and ``shadows`` restrict what the learned attacks read and learn from.
+    """
+    network: dict[str, Any] = {"model": size.model}
+    if size.model == "mlp":
+        network["hidden"] = [size.width]
+    rate, momentum, epochs = size.learning_rate, size.momentum, size.epochs
+    trained = {"learning_rate": rate, "momentum": momentum, "epochs": epochs, **(training or {})}
+    if trained.get("optimiser") == "adam":
+        del trained["momentum"]
+    learning: dict[str, Any] = {"shadows": shadows or max(8, size.shadow_targets)}
+    if layers is not None:
+        learning["layers"] = list(layers)
+    phi = {"epochs": size.phi_epochs, "hidden": [size.phi_width, size.phi_width]}
+    return {
+        "name": name,
+        "data": {
+            "name": size.data,
+            "whole": size.data in ("mnist", "cifar-10"),
+            "fixed_set": size.fixed_set,
+            "shadow_targets": size.shadow_targets,
+            **(data or {}),
+        },
+        "release": {**network, **(release or {})},
+        "knowledge": {"training": trained, **(knowledge or {})},
+        "options": {
+            "reconstructor": {**learning, **phi},
+            "ridge": learning,
+            "trajectory-inversion": {"jacobians": size.jacobians},
+        },
+        **others,
+    }
+
+
+def mse(name: str) -> Reading:
+    """The mean squared error over the targets of a setting."""
+    return Reading("mse.mean", name)
+
+
+def oracle(name: str) -> Reading:
+    """The mean squared error of the nearest known record."""
+    return Reading("oracle", name)
+
+
+def success(label: str, published: float | str, name: str, *, needs: Needs | None = MANY) -> Row:
+    """A row of which the paper says that the attack succeeds: better than the nearest record."""
+    says = "better than the nearest known record"
+    return Row(
+        label, published, mse(name), Claim(mse(name), "below", oracle(name), says, needs=needs)
+    )
+
+
+def failure(label: str, published: float | str, name: str) -> Row:
+    """A row of which the paper says that the attack fails: no attack may do better."""
+    says = "no better than the nearest known record"
+    claim = Claim(mse(name), "above", oracle(name), says, every=True)
+    return Row(label, published, mse(name), claim)
+
+
+def inverted(label: str, name: str, *, published: float) -> Row:
+    """A row for trajectory inversion, which the paper does not have, against its best figure."""
+    attack = "trajectory-inversion"
+    reading = Reading("mse.mean", name, attack)
+    says = "without shadow models, better than the published figure"
+    claim = Claim(reading, "below", published, says, attacks=(attack,))
+    return Row(label, "–", reading, claim)

@@ -1,0 +1,185 @@
+"""The figures of a finished study: its stored summary, and what was declared for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exhume.errors import InputError
+
+RECORD = "study.json"
+"""The file in a run folder that says which part of which paper it is."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number of a summary, by the name of its quantity, setting and attack.
+
+    Of an attack: ``mse.mean`` (or another metric's ``mean``, ``median``, ``q05`` …), ``success``,
+    ``labels``, ``seconds`` (a target), ``mse~lpips`` (a rank correlation). Of a setting:
+    ``oracle`` (mean squared error of the nearest known record), ``percentile-1`` and so on,
+    ``blind`` (of the blind guess), ``utility``, ``training_utility``, ``loss_auc``,
+    ``membership_auc``, ``membership_advantage``, ``ceiling``, ``kappa``, ``theorem_2``,
+    ``fixed_set``, ``shadow_targets``, ``pool``, ``targets``.
+    """
+
+    quantity: str
+    setting: str
+    attack: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished part: what was declared, and the ``summary.json`` of its run."""
+
+    paper: str
+    part: str
+    scale: str
+    size: Mapping[str, Any]
+    seed: int
+    changes: tuple[str, ...]
+    summary: Mapping[str, Any]
+
+    def read(self, reading: Reading, attack: str = "") -> float | None:
+        """Return the number that a reading names; None where the run has none."""
+        facts = self._fact(reading.setting)
+        if facts is None:
+            return None
+        found = _of_setting(reading.quantity, facts, self._bracket(reading.setting))
+        if found is None and reading.quantity == "blind":
+            return self._of_attack("mse.mean", reading.setting, "oblivious")
+        return (
+            found
+            if found is not None
+            else self._of_attack(reading.quantity, reading.setting, reading.attack or attack)
+        )
+
+    def settings(self) -> list[str]:
+        """Return the names of the settings that were run."""
+        return [str(facts["name"]) for facts in self.summary["settings"]]
+
+    def command(self) -> str:
+        """Return the command that makes this run."""
+        extra = "".join(f" --set {change}" for change in self.changes)
+        seed = f" --seed {self.seed}" if self.seed else ""
+        return f"exhume study {self.paper} {self.part} --scale {self.scale}{seed}{extra}"
+
+    def seconds(self) -> float:
+        """Return the seconds that the attacks took, with the training of what they learn from."""
+        return sum(float(row["seconds"]) for row in self.summary["rows"])
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON-able data."""
+        return {
+            "paper": self.paper,
+            "part": self.part,
+            "scale": self.scale,
+            "size": dict(self.size),
+            "seed": self.seed,
+            "changes": list(self.changes),
+            "summary": dict(self.summary),
+        }
+
+    def _fact(self, setting: str) -> Mapping[str, Any] | None:
+        found = [facts for facts in self.summary["settings"] if facts["name"] == setting]
+        return found[0] if found else None
+
+    def _bracket(self, setting: str) -> Mapping[str, Any]:
+        found = [b for b in self.summary["brackets"] if b["setting"] == setting]
+        return found[0] if found else {}
+
+    def _of_attack(self, quantity: str, setting: str, attack: str) -> float | None:
+        rows = [
+            row
+            for row in self.summary["rows"]
+            if row["setting"] == setting and row["attack"] == attack
+        ]
+        if not rows or not rows[0]["ran"]:
+            return None
+        return _of_row(quantity, rows[0])
+
+
+def _of_setting(
+    quantity: str, facts: Mapping[str, Any], bracket: Mapping[str, Any]
+) -> float | None:
+    name, _, level = quantity.partition("-")
+    if quantity == "oracle":
+        return _number(facts.get("nearest_mse"))
+    if name == "percentile":
+        levels: Sequence[float] = facts["percentile_levels"]
+        place = [i for i, one in enumerate(levels) if one == float(level)]
+        return _number(facts["percentile_mse"][place[0]]) if place else None
+    if quantity == "pool":
+        return float(facts["fixed_set"] + facts["shadow_targets"])
+    if quantity == "ceiling":
+        return _number(bracket.get("ceiling"))
+    if quantity == "kappa":
+        return None if facts["bound_at"] is None else _number(facts["bound_at"]["kappa"])
+    return _number(facts.get(quantity))
+
+
+def _of_row(quantity: str, row: Mapping[str, Any]) -> float | None:
+    if quantity == "success":
+        return None if row["success"] is None else _number(row["success"]["rate"])
+    if quantity == "labels":
+        return _number(row["labels_correct"])
+    if quantity == "seconds":
+        return float(row["seconds"]) / max(1, int(row["trials"]))
+    if "~" in quantity:
+        one, _, other = quantity.partition("~")
+        known = row["correlations"]
+        return _number(known.get(quantity, known.get(f"{other}~{one}")))
+    metric, _, which = quantity.partition(".")
+    return _number(row["metrics"].get(metric, {}).get(which))
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or isinstance(value, str | bool) else float(value)
+
+
+def shown(value: float) -> str:
+    """Return a figure as papers print it.
+
+    >>> shown(0.00891), shown(3.1e-10), shown(59000.0), shown(0.0)
+    ('.0089', '3e-10', '59,000', '0')
+    """
+    if value == 0.0:
+        return "0"
+    size = abs(value)
+    if size >= 100 or float(value).is_integer():
+        return f"{value:,.0f}"
+    if size < 5e-5:
+        mantissa, exponent = f"{value:.0e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    digits = 2 if size >= 1 else 4 if size < 0.1 else 3
+    return f"{value:.{digits}f}".replace("0.", ".", 1) if size < 1 else f"{value:.{digits}f}"
+
+
+def write_record(run: Run, path: Path) -> None:
+    """Write a run's figures as one JSON file."""
+    from exhume.audit.durable import write_bytes
+
+    text = json.dumps(run.plain(), indent=1, sort_keys=True, ensure_ascii=False)
+    write_bytes(path, (text + "\n").encode())
+
+
+def read_record(path: Path) -> Run:
+    """Read a run's figures, from ``study.json`` of a run folder or a copy of it."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        return Run(
+            plain["paper"],
+            plain["part"],
+            plain["scale"],
+            plain["size"],
+            int(plain["seed"]),
+            tuple(plain["changes"]),
+            plain["summary"],
+        )
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} is no record of a study") from None
