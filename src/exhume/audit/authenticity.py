@@ -147,7 +147,8 @@ def examine(plan: Plan, task: Examined) -> dict[str, Array]:
         found, again = (_attacked(attack, case, rng) for rng in _streams(plan, setting, task))
         # The structural similarity is for readers; a judge has no use for it, and it is slow.
         span = None if task.own else setting.value_range
-        return dict(_measured(setting, attack, case, found, again, span))
+        arrays = dict(_measured(setting, attack, case, found, again, span))
+        return arrays if task.own else {**arrays, **_records(case)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +253,16 @@ def _measured(
         value_range=value_range,
     )
     yield from _columns(seen)
+
+
+def _records(case: Case) -> dict[str, Array]:
+    """Return what the report shows beside candidates, where it is known."""
+    sides = {"training": case.training, "held_out": case.held_out}
+    return {
+        f"{side}.records": np.asarray(records.x, dtype=np.float32)
+        for side, records in sides.items()
+        if records is not None
+    }
 
 
 def _starting(attack: Attack) -> Array | None:

@@ -10,6 +10,7 @@ from exhume.audit.store import Store
 from exhume.audit.summary import Bracket, Row, ran
 from exhume.reconstruction import Status
 from exhume.report.attacks import AttackRow, attack_row
+from exhume.report.authenticity import AuthenticityPart, authenticity_part
 from exhume.report.bars import Line, line
 from exhume.report.curves import calibration, errors, success_curve
 from exhume.report.evidence import read_truth, true_errors
@@ -60,6 +61,7 @@ class SettingPart:
     inapplicable: tuple[AttackRow, ...]
     figures: tuple[Drawing, ...]
     gallery: Gallery | None
+    authenticity: AuthenticityPart | None
     short: bool
 
 
@@ -81,6 +83,7 @@ def setting_part(
         inapplicable=tuple(attack_row(row, metrics, redact=redact) for row in refused),
         figures=figures(case) if draw_figures and not short else (),
         gallery=None if redact or short else _gallery(case),
+        authenticity=authenticity_part(case.store, case.facts, redact=redact),
         short=short,
     )
 

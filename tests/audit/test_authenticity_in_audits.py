@@ -1,0 +1,169 @@
+"""Is it real? The judge inside an audit: verdicts, its figures, and who did the work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exhume.audit import Processes, Serial, make_plan, run
+from exhume.audit.authenticity import held_out_records, networks_to_judge, own_split
+from exhume.audit.store import Store
+from exhume.config import Config, parse
+from exhume.errors import InputError
+
+TOML = """
+[[setting]]
+name = "alone"
+targets = 6
+attacks = ["row-space"]
+data = {{ name = "digits", classes = [0, 1], shadow_targets = {shadows} }}
+release = {{ model = "mlp", hidden = [40], activation = "relu", batch_size = 6 }}
+
+[setting.knowledge]
+training = {{ learning_rate = 0.2, momentum = 0.9, weight_decay = 1e-2, epochs = 400 }}
+initial = false
+
+[audit]
+authenticity = {networks}
+"""
+NETWORKS = 5
+
+
+def config(*, networks: int = NETWORKS, shadows: int = 40) -> Config:
+    text = TOML.format(networks=networks, shadows=shadows)
+    return parse(text, folder=Path(), source="a test")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A run, and all that its judge needed."""
+    path = tmp_path_factory.mktemp("authenticity") / "run"
+    run(make_plan(config()), path, Serial())
+    return path
+
+
+def judged(folder: Path) -> dict:
+    with Store.open(folder) as store:
+        return store.facts()["alone"]["authenticity"]
+
+
+def test_every_candidate_has_a_verdict_and_what_it_is_nearest_to(folder):
+    found = judged(folder)
+    assert found["attack"] == "row-space"
+    assert found["networks"] == NETWORKS
+    assert len(found["candidates"]) >= 2
+    for one in found["candidates"]:
+        assert one["verdict"] in ("real", "invented", "cannot be told")
+        assert 0 <= one["score"] <= 1
+        rate, low, high = one["false_positives"]
+        assert low <= rate <= high
+        assert one["training"]["distance"] >= 0
+        assert one["real"] is (one["rank"] == 1 and one["training"]["ncc"] > found["level"])
+        assert one["starting"] is None
+    assert sum(found["counts"].values()) == len(found["candidates"])
+    at, truth = found["objective"][0]
+    assert 0 <= at < 1
+    assert 0 <= truth < 1
+    for curve in ("claimed", "measured", "held_out", "without"):
+        assert 0 <= found[curve]["low"] <= found[curve]["area"] <= found[curve]["high"] <= 1
+    assert found["claimed"]["networks"] == NETWORKS
+    # Each of the 6 targets beside a held-out one, and put to networks without it.
+    assert found["held_out"]["pictures"] == found["held_out"]["others"] == 6
+    assert found["without"]["others"] == 6
+
+
+def test_the_candidates_are_those_of_the_trial(folder):
+    """What is judged is what was scored: the first candidates of the same stream."""
+    with Store.open(folder) as store:
+        arrays = store.arrays(judged(folder)["artefacts"][0])
+        kept = [r for r in store.records() if r.trial.attack == "row-space"]
+        scored = [store.arrays(r.artefact)[f"{r.row}.samples"][0] for r in kept if r.distance]
+    for sample in scored:
+        gaps = np.abs(arrays["samples"] - sample).max(axis=(1, 2))
+        assert gaps.min() < 1e-5
+
+
+def test_verdicts_are_in_the_summary_for_machines(folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["settings"][0]["authenticity"]["said"] == judged(folder)["said"]
+
+
+def test_a_network_of_ones_own_shares_nothing_with_the_others():
+    plan = make_plan(config())
+    setting = plan.setting(0)
+    seen = []
+    for number in range(NETWORKS):
+        own, held_out, rest = own_split(plan, setting, number)
+        assert (len(own), len(held_out), len(rest)) == (6, 6, 34)
+        for part in (held_out, rest):
+            assert not {x.tobytes() for x in own.x} & {x.tobytes() for x in part.x}
+        assert not {x.tobytes() for x in own.x} & {x.tobytes() for x in setting.targets.x}
+        seen += [x.tobytes() for x in own.x]
+    assert len(set(seen)) == len(seen)
+    # Beyond what the shadow targets are enough for, networks are drawn one by one.
+    assert len(own_split(plan, setting, 9)[0]) == 6
+    away = {x.tobytes() for x in held_out_records(plan, setting).x}
+    assert not away & {x.tobytes() for x in (*setting.targets.x, *setting.shadow_targets.x)}
+
+
+def test_the_truth_changes_no_verdict(folder, tmp_path, monkeypatch):
+    """With other records taken for the truth, scores, rates and verdicts stay as they are."""
+    from exhume.audit import authenticity
+
+    real = authenticity._released
+
+    def swapped(plan, setting, task):
+        case = real(plan, setting, task)
+        return authenticity.Case(case.release, case.knowledge, case.held_out, case.training)
+
+    monkeypatch.setattr(authenticity, "_released", swapped)
+    run(make_plan(config()), tmp_path / "run", Serial())
+    mine, theirs = judged(folder), judged(tmp_path / "run")
+    said = ("verdict", "score", "false_positives", "starts")
+    for one, other in zip(mine["candidates"], theirs["candidates"], strict=True):
+        assert [one[k] for k in said] == [other[k] for k in said]
+    assert [c["rank"] for c in mine["candidates"]] != [c["rank"] for c in theirs["candidates"]]
+
+
+def test_whoever_does_the_work_the_verdicts_are_the_same(folder, tmp_path):
+    run(make_plan(config()), tmp_path / "run", Processes(2))
+    assert judged(tmp_path / "run") == judged(folder)
+
+
+def test_an_interrupted_judge_goes_on_where_it_was(folder, tmp_path):
+    plan, seen = make_plan(config()), []
+    trials = 12
+
+    def stop(done: int, total: int) -> None:
+        assert total == trials + networks_to_judge(plan) == trials + NETWORKS + 1
+        if done == trials + 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, tmp_path / "run", Serial(), progress=stop)
+    run(plan, tmp_path / "run", Serial(), progress=lambda done, total: seen.append(done))
+    # Three networks were kept: none is attacked again.
+    assert seen == [trials, trials + 3, trials + 4, trials + 5, trials + 6]
+    assert judged(tmp_path / "run") == judged(folder)
+
+
+def test_nothing_is_judged_where_it_is_turned_off(tmp_path):
+    summary = run(make_plan(config(networks=0)), tmp_path / "run", Serial())
+    assert "authenticity" not in summary.settings[0]
+
+
+def test_too_few_records_of_ones_own_are_said_to_be(tmp_path):
+    run(make_plan(config(shadows=11)), tmp_path / "run", Serial())
+    assert judged(tmp_path / "run")["said"] == (
+        "cannot be told: the adversary has 11 records of its own; to train networks on, and to "
+        "have others beside them, it takes 12"
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, -1])
+def test_a_judge_needs_several_networks(count):
+    with pytest.raises(InputError, match=r"authenticity: should be 0 .* or at least 3"):
+        config(networks=count)
