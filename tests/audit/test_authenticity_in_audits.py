@@ -10,6 +10,7 @@ import pytest
 
 from exhume.audit import Processes, Serial, make_plan, run
 from exhume.audit.authenticity import held_out_records, networks_to_judge, own_split
+from exhume.audit.costs import Cell, Cost, Estimate
 from exhume.audit.store import Store
 from exhume.config import Config, parse
 from exhume.errors import InputError
@@ -161,6 +162,18 @@ def test_too_few_records_of_ones_own_are_said_to_be(tmp_path):
         "cannot be told: the adversary has 11 records of its own; to train networks on, and to "
         "have others beside them, it takes 12"
     )
+
+
+def test_a_plan_counts_what_the_judge_costs():
+    """Five networks and one release, each trained, and attacked from two starts."""
+    plan = make_plan(config())
+    costs = {Cell(0, None): Cost(1.0, 0.5, 6), Cell(0, 0): Cost(0.0, 0.2, 6)}
+    assert plan.attacks[0].name == "row-space"
+    estimate = Estimate(plan, costs, frozenset(), 1)
+    assert estimate.judging(0) == pytest.approx((NETWORKS + 1) * 6 * (0.5 + 2 * 0.2))
+    unjudged = Estimate(make_plan(config(networks=0)), costs, frozenset(), 1)
+    assert unjudged.judging(0) == 0.0
+    assert estimate.total() == pytest.approx(unjudged.total() + estimate.judging(0))
 
 
 @pytest.mark.parametrize("count", [1, 2, -1])

@@ -242,7 +242,14 @@ class Estimate:
                 first += self.costs[cell].once
                 shared -= self.costs[cell].once
             shared += self.seconds(cell)
+        shared += sum(map(self.judging, range(len(self.plan.config.setting))))
         return first + max(shared / self.workers, self._longest())
+
+    def judging(self, index: int) -> float:
+        """Return how long one worker has for the networks that judge a setting's candidates."""
+        from exhume.audit.authenticity import judging_seconds
+
+        return judging_seconds(self, index)
 
     def memory(self) -> int:
         """Return the bytes that one worker takes, as far as they were measured."""

@@ -56,6 +56,9 @@ def show_estimate(estimate: Estimate) -> None:
         table.add_column(heading, justify="left" if heading in ("setting", "attack") else "right")
     for cell in sorted(estimate.costs, key=_order):
         table.add_row(*_cells(estimate, cell))
+    for index, setting in enumerate(estimate.plan.config.setting):
+        if seconds := estimate.judging(index):
+            table.add_row(setting.name, "(is it real?)", "", "", "", "", spelled(seconds))
     console = Console(highlight=False)
     console.print(table)
     cells = [cell for cell in estimate.costs if cell.attack is not None]
