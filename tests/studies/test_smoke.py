@@ -24,6 +24,7 @@ DIRECTION = {
     "shadows": ["400 shadow models", "40 → 400 shadow models"],
     "metrics": ["MSE and LPIPS"],
     "seeds": ["seed 0", "seed 1", "seed 1 against seed 0"],
+    "transfer": ["fine-tuned on 64 against 64 from scratch"],
     "width": ["width 2", "width 10", "width 10, second layer only"],
     "fixed-size": ["fixed set of 30", "fixed set of 60"],
     "epochs": ["5 epochs", "60 epochs", "5 → 60 epochs"],

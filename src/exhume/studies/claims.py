@@ -124,5 +124,6 @@ class Row:
 
 
 def judged(rows: Sequence[Row], run: Run) -> list[tuple[Row, Verdict]]:
-    """Return the verdict of every row that the run has a figure for."""
-    return [(row, row.claim.judge(run)) for row in rows]
+    """Return the verdict of every row whose setting was run."""
+    there = run.settings()
+    return [(row, row.claim.judge(run)) for row in rows if row.measured.setting in there]

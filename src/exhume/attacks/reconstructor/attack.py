@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +12,7 @@ from exhume.arrays import FloatArray
 from exhume.attacks.base import Attack, nothing
 from exhume.attacks.reconstructor.conditioning import Conditioner, conditioner
 from exhume.attacks.reconstructor.evidence import Evidence, spacing
+from exhume.attacks.reconstructor.transfer import earlier_order
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -35,13 +36,16 @@ class Reconstructor(Attack):
     with batches of 128; for colour images transposed convolutions, Adam at 1e-4, and LPIPS and a
     patch discriminator in the loss. What is None is chosen by the shadow models there are: two
     hidden layers of 1,000 from 1,000 of them on, else of 300; 100 epochs, stopped early when
-    shadow models kept apart get worse. Memory: 4 bytes × shadows × parameters (1 GB at most), and
-    16 × the weights of φ, of which there are at most 20 million beyond 4,096 × shadows.
+    shadow models kept apart get worse. With ``first``, φ learns from that many shadow models of
+    another fixed set before, made of shadow targets that are left over (appendix B). Memory: 4
+    bytes × shadows × parameters (1 GB at most), and 16 × the weights of φ, of which there are at
+    most 20 million beyond 4,096 × shadows.
     """
 
     name: ClassVar[str] = "reconstructor"
     layers: tuple[str, ...] | None = None
     shadows: int = 3000
+    first: int = 0
     hidden: tuple[int, ...] | None = None
     epochs: int = 100
     batch: int = 128
@@ -56,12 +60,17 @@ class Reconstructor(Attack):
             least = 8 if field == "shadows" else 1
             if getattr(self, field) < least:
                 raise InputError(f"{field} must be at least {least}, got {getattr(self, field)}")
+        if self.first and self.first < 8:
+            raise InputError(f"first must be 0 or at least 8, got {self.first}")
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
             raise InputError(f"learning_rate must be a positive number, got {self.learning_rate}")
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Say what is missing to train shadow models, or what doesn't fit."""
         found = self.order(release, knowledge)
+        if not isinstance(found, str) and self.first:
+            assert knowledge.shadow_targets is not None
+            found = earlier_order(found, knowledge.shadow_targets, self.first)
         return found if isinstance(found, str) else None
 
     def order(self, release: Release, knowledge: Knowledge) -> Order | str:
@@ -93,10 +102,14 @@ class Reconstructor(Attack):
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        order = self.order(release, knowledge)
+        order, earlier = self.order(release, knowledge), None
         assert not isinstance(order, str)
+        if self.first:
+            assert knowledge.shadow_targets is not None
+            earlier = earlier_order(order, knowledge.shadow_targets, self.first)
+            assert not isinstance(earlier, str)
         try:
-            taught = taught_by(order, self, knowledge.value_range)
+            taught = taught_by(order, self, knowledge.value_range, earlier)
         except InputError as error:
             return nothing(knowledge, Status.NOT_CONVERGED, f"nothing to learn from: {error}")
         difference = taught.shadows.read(release)
@@ -120,26 +133,38 @@ class Taught:
 
 
 @lru_cache(maxsize=2)
-def taught_by(order: Order, attack: Reconstructor, value_range: Range | None) -> Taught:
-    """Train φ on an order's shadow models, or fetch both from the user's cache."""
-    from exhume.attacks.reconstructor.fitting import network_for, trained
+def taught_by(
+    order: Order, attack: Reconstructor, value_range: Range | None, earlier: Order | None = None
+) -> Taught:
+    """Train φ on an order's shadow models, or fetch both from the user's cache.
+
+    Where there is an ``earlier`` order, φ goes on from what that one taught it.
+    """
+    from exhume.attacks.reconstructor.fitting import fine_tune, network_for, trained
     from exhume.attacks.reconstructor.phi import from_arrays
     from exhume.shadows.cache import Cache, shelf_name
     from exhume.shadows.fingerprint import fingerprint
 
+    before = None
+    if earlier is not None:
+        before = taught_by(earlier, replace(attack, first=0), value_range)
     shadows = shadows_of(order)
-    fitting = attack.fitting(shadows, value_range)
+    fitting = attack.fitting(shadows if before is None else before.shadows, value_range)
     cache = user_cache() if order.source else Cache(None)
-    shelf = shelf_name("reconstructor", fingerprint(order.key, fitting))
+    keys = (order.key,) if earlier is None else (order.key, earlier.key)
+    shelf = shelf_name("reconstructor", fingerprint(*keys, fitting))
     kept = cache.computed(
         shelf,
         "phi",
-        lambda: trained(shadows, fitting).arrays(),
+        lambda: (
+            trained(shadows, fitting) if before is None else fine_tune(before.phi, shadows, fitting)
+        ).arrays(),
         about=f"from {len(shadows)} shadow models",
         wait=True,
     )
     assert kept is not None
-    phi = from_arrays(kept, network_for(shadows, fitting))
+    network = network_for(shadows, fitting) if before is None else before.phi.network
+    phi = from_arrays(kept, network)
     errors = np.asarray(np.square(phi.held_out).mean(axis=1))
     gap = spacing(shadows.targets, order.fixed_set)
     return Taught(shadows, phi, Evidence(errors, phi.blind, gap), _lacking(fitting))
