@@ -56,7 +56,7 @@ class Oblivious(Attack):
                 guess = np.where(known.mask, known.values, guess)
             results.append(
                 Reconstruction(
-                    np.repeat(guess[None], _batch_size(release), axis=0),
+                    np.repeat(guess[None], _batch_size(release, one), axis=0),
                     Status.CONVERGED,
                     labels=one.labels,
                     message="a constant guess from the pool; the release was not looked at",
@@ -65,8 +65,10 @@ class Oblivious(Attack):
         return results
 
 
-def _batch_size(release: Release) -> int:
-    return release.batch_size if isinstance(release, Gradient | Update) else 1
+def _batch_size(release: Release, knowledge: Knowledge) -> int:
+    if isinstance(release, Gradient | Update):
+        return release.batch_size
+    return 1 if knowledge.labels is None else len(knowledge.labels)
 
 
 def _best_guess(knowledge: Knowledge) -> FloatArray:

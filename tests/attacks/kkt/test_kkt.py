@@ -19,7 +19,6 @@ from exhume.data import load
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.metrics import NCC
-from exhume.models.base import Activation
 from exhume.models.two_layer import TwoLayer
 from exhume.records import Records
 from exhume.release import Gradient, Weights
@@ -100,7 +99,8 @@ def test_the_gradient_agrees_with_autograd_of_the_smoothed_residual(outputs, bia
     if problem.output_bias is not None:
         value = value + (problem.output_bias - c.sum(1)).square().sum(1)
     dq, drho = torch.autograd.grad(value.sum(), (q, rho))
-    found = problem.evaluate(q.detach(), rho.detach(), classes, 5.0)
+    slope = torch.full((2,), 5.0, dtype=torch.float64)
+    found = problem.evaluate(q.detach(), rho.detach(), classes, slope)
     assert torch.allclose(found.value, value, rtol=1e-12)
     assert torch.allclose(found.q, dq, rtol=1e-9, atol=1e-10)
     assert torch.allclose(found.rho, drho, rtol=1e-9, atol=1e-10)
@@ -111,9 +111,10 @@ def test_a_batch_of_restarts_gives_what_one_after_another_gives():
     torch.manual_seed(1)
     q = 0.1 * torch.randn(3, 5, span.rank, dtype=torch.float64)
     rho = torch.full((3, 5), -3.0, dtype=torch.float64)
-    schedule = Schedule(steps=60)
-    together = search(problem, span, q, rho, classes, schedule, None)
+    pairs = ((50.0, 50.0), (10.0, 50.0), (5.0, 20.0))
+    together = search(problem, span, q, rho, classes, Schedule(steps=60, slopes=pairs), None)
     for i in range(3):
+        schedule = Schedule(steps=60, slopes=pairs[i : i + 1])
         alone = search(problem, span, q[i : i + 1], rho[i : i + 1], classes, schedule, None)
         assert torch.allclose(together.q[i], alone.q[0], rtol=1e-8, atol=1e-10)
         assert torch.allclose(together.values[i], alone.values[0], rtol=1e-8)
@@ -176,8 +177,9 @@ def test_what_it_refuses_it_names(release, knowledge, training):
     assert "Gradient" in str(KKT().accepts(Gradient({"a": np.ones(2)}, 1), knowledge))
     lacking = Weights({k: v for k, v in release.parameters.items() if k != "hidden.bias"})
     assert "hidden.bias" in str(KKT().accepts(lacking, knowledge))
-    smooth = replace(training, network=replace(training.network, activation=Activation.TANH))
-    assert "ReLU" in str(KKT().accepts(release, replace(knowledge, training=smooth)))
+    assert "architecture" in str(KKT().accepts(release, replace(knowledge, training=None)))
+    other = replace(knowledge, record_shape=(196,))
+    assert "(196,)" in str(KKT().accepts(release, other))
     assert "range" in str(RowSpace().accepts(release, replace(knowledge, value_range=None)))
     for settings in (
         {"excess": 0},

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from exhume.attacks.base import Attack, nothing
-from exhume.attacks.kkt.counts import candidate_classes, record_count
-from exhume.attacks.kkt.network import HiddenLayer, read
+from exhume.attacks.kkt.counts import candidate_classes, class_names, record_count
+from exhume.attacks.kkt.general import Released, read_any
 from exhume.attacks.starts import GaussianStart, Start
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
@@ -25,7 +25,8 @@ class KKT(Attack):
     """Candidates and multipliers that make the weights a stationary point of training.
 
     Haim et al. 2022 (two classes), Buzaglo et al. 2023 (more classes, other losses, weight decay,
-    biases), for one hidden layer of ReLUs, searched within the span of the first layer's rows.
+    biases). One hidden layer of ReLUs has its gradient written out, any other network is
+    differentiated; where the first layer is fully connected, within the span of its rows.
     ``records`` is how many there were (None: as many as there are labels, or as the first layer
     has directions), ``excess`` how many candidates are searched for each. ``restarts`` run in one
     batch, slopes taking turns; what they agree on comes first. Candidates start at the centre
@@ -61,63 +62,64 @@ class KKT(Attack):
             raise InputError(f"slopes must be pairs of positive numbers, got {self.slopes}")
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
-        """Ask for the weights of a known network with one hidden layer of ReLUs."""
-        network = read(release, knowledge)
-        return network if isinstance(network, str) else None
+        """Ask for the weights of a known network whose records have gradients of their own."""
+        network = read_any(release, knowledge)
+        if isinstance(network, str):
+            return network
+        if record_count(self.records, network, knowledge) is None:
+            return "the number of records must be given, or their labels: nothing else tells it"
+        return None
 
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        from exhume.attacks.kkt.objective import Stationarity
+        from exhume.attacks.kkt.autograd import problem_of
         from exhume.attacks.kkt.restarts import merged, restarted
         from exhume.attacks.kkt.row_space import proposed
         from exhume.attacks.kkt.search import Schedule
-        from exhume.attacks.kkt.span import span_of
+        from exhume.attacks.kkt.span import Span, coordinates_of
 
-        network = read(release, knowledge)
+        network = read_any(release, knowledge)
         assert not isinstance(network, str)
         count = record_count(self.records, network, knowledge)
-        span = span_of(network, count)
+        assert count is not None
+        span = coordinates_of(network, count, knowledge)
         if not span.rank:
             return nothing(knowledge, Status.NO_INFORMATION, "the first layer's rows span nothing")
-        problem = Stationarity(network, span)
+        problem = problem_of(network, span)
         classes = candidate_classes(network, knowledge, self.excess * count)
-        ends = [
-            restarted(
-                *(problem, span, classes, knowledge),
-                Schedule(self.steps, self.rate, slope=pair, range_penalty=self.range_penalty),
-                *(self.start, self.multipliers, turns, rng),
-                from_centre=self.from_centre,
-            )
-            for pair, turns in zip(self.slopes, self._turns(), strict=True)
-            if turns
-        ]
-        searched = merged(ends, span, classes, knowledge, problem.size)
-        if knowledge.value_range is None or not self.draws or not len(searched):
+        schedule = Schedule(
+            self.steps, self.rate, slopes=self.slopes, range_penalty=self.range_penalty
+        )
+        end = restarted(
+            *(problem, span, classes, knowledge, schedule),
+            *(self.start, self.multipliers, self.restarts, rng),
+            from_centre=self.from_centre,
+        )
+        searched = merged(end, span, classes, knowledge, problem.size)
+        if not (isinstance(span, Span) and span.scaled and self.draws and len(searched)):
+            return searched
+        if knowledge.value_range is None:
             return searched
         found = proposed(span, knowledge.value_range, self.draws, 40, rng)
         return with_proposals(searched, found, network, knowledge, (self.excess * count) // 2)
-
-    def _turns(self) -> list[int]:
-        """How many restarts each slope gets."""
-        kinds = len(self.slopes)
-        return [len(range(i, self.restarts, kinds)) for i in range(kinds)]
 
 
 def with_proposals(
     searched: Reconstruction,
     found: Proposals,
-    network: HiddenLayer,
+    network: Released,
     knowledge: Knowledge,
     half: int,
 ) -> Reconstruction:
     """Put the first ``half`` proposals of the span before as many candidates of the search."""
     records = found.records[:half]
-    classes = network.scores(records).argmax(axis=1)
-    if len(network.output) == 1:
-        classes = (network.scores(records)[:, 0] > 0).astype(np.intp)
+    scores = network.scores(records)
+    classes = scores.argmax(axis=1)
+    if network.outputs == 1:
+        classes = (scores[:, 0] > 0).astype(np.intp)
     labels = searched.labels
-    names = getattr(knowledge.training, "classes", None)
+    names = class_names(knowledge)
     if labels is not None and names is not None:
         labels = np.concatenate([np.asarray(names)[classes], labels[:half]])
     assert searched.confidence is not None

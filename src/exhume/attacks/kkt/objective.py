@@ -9,6 +9,7 @@ al. 2022 for two classes (C = λy), Buzaglo et al. 2023 for more. For one hidden
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +25,37 @@ class Gradients:
     value: Tensor
     q: Tensor
     rho: Tensor
+
+
+class Problem(Protocol):
+    """What the search minimises: ``size`` is ‖θ‖², with which a residual is compared."""
+
+    size: float
+
+    def evaluate(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor) -> Gradients:
+        """Return value and gradients at coordinates (B, m, r), multipliers exp(``rho``) (B, m).
+
+        ``slope`` (B,) is that of each restart's ReLUs: their derivative is sigmoid(slope·z).
+        """
+
+
+def class_directions(scores: Tensor, classes: Tensor) -> Tensor:
+    """Return Cᵢ / λᵢ (..., m, outputs): ±1, or the class against the others it competes with.
+
+    For cross-entropy it is e_y − π, π the softmax over the other classes: Buzaglo et al.'s
+    f_y − max of the others where one of them leads.
+    """
+    outputs = scores.shape[-1]
+    if outputs == 1:
+        return (2.0 * classes.to(scores.dtype) - 1.0)[:, None].expand(scores.shape)
+    own = torch.nn.functional.one_hot(classes, outputs).to(scores.dtype)
+    return own - (scores - 1e9 * own).softmax(dim=-1)
+
+
+def direction_weights(span: Span, level: float) -> Tensor:
+    """Return how much an error along each direction counts (r,): (1 + sₖ / level)^(−1/2)."""
+    weight = (1.0 + span.singular / (level * span.singular[0])).rsqrt()
+    return weight / weight[0]
 
 
 class Stationarity:
@@ -53,31 +85,25 @@ class Stationarity:
         self.output = torch.tensor(network.output, dtype=dtype)
         bias = network.output_bias
         self.output_bias = None if bias is None else torch.tensor(bias, dtype=dtype)
-        weight = (1.0 + span.singular / (level * span.singular[0])).rsqrt()
-        self.weight = weight / weight[0]
+        self.weight = direction_weights(span, level)
         first = (self.wanted * self.weight).square().sum()
         self.size = float(first + self.wanted_output.square().sum())
 
     def directions(self, q: Tensor, classes: Tensor) -> Tensor:
-        """Return Cᵢ / λᵢ (..., m, outputs): ±1, or the class against the others it competes with.
-
-        For cross-entropy it is e_y − π, π the softmax over the other classes: Buzaglo et al.'s
-        f_y − max of the others where one of them leads.
-        """
+        """Return Cᵢ / λᵢ (..., m, outputs) at coordinates (..., m, r)."""
         if len(self.output) == 1:
-            return (2.0 * classes.to(q.dtype) - 1.0)[:, None].expand(*q.shape[:-1], 1)
+            return class_directions(q[..., :1], classes)
         scores = (q @ self.first.T).relu() @ self.output.T
         if self.output_bias is not None:
             scores = scores + self.output_bias
-        own = torch.nn.functional.one_hot(classes, len(self.output)).to(q.dtype)
-        others = (scores - 1e9 * own).softmax(dim=-1)
-        return own - others
+        return class_directions(scores, classes)
 
-    def evaluate(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor | float) -> Gradients:
+    def evaluate(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor) -> Gradients:
         """Return value and gradients at coordinates ``q`` (B, m, r), multipliers exp(``rho``).
 
         A ReLU's derivative is sigmoid(``slope``·z), so that records can cross a kink.
         """
+        slope = slope[:, None, None]
         c = rho.exp()[..., None] * self.directions(q, classes)
         z = q @ self.first.T
         s, relu = torch.sigmoid(slope * z), z.relu()

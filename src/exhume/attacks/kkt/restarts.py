@@ -7,10 +7,11 @@ import torch
 
 from exhume.arrays import Array
 from exhume.attacks.base import nothing
+from exhume.attacks.kkt.counts import class_names
 from exhume.attacks.kkt.merging import grouped
-from exhume.attacks.kkt.objective import Stationarity
+from exhume.attacks.kkt.objective import Problem
 from exhume.attacks.kkt.search import Candidates, Schedule, search
-from exhume.attacks.kkt.span import Span
+from exhume.attacks.kkt.span import Coordinates
 from exhume.attacks.starts import Start
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -18,8 +19,8 @@ from exhume.reconstruction import Reconstruction, Status
 
 @torch.no_grad()
 def restarted(
-    problem: Stationarity,
-    span: Span,
+    problem: Problem,
+    span: Coordinates,
     classes: Array,
     knowledge: Knowledge,
     schedule: Schedule,
@@ -48,15 +49,15 @@ def restarted(
 
 
 def merged(
-    ends: list[Candidates], span: Span, classes: Array, knowledge: Knowledge, size: float
+    end: Candidates, span: Coordinates, classes: Array, knowledge: Knowledge, size: float
 ) -> Reconstruction:
     """Merge the restarts: agreement first, then the multiplier times the record's length."""
-    q = torch.cat([end.q for end in ends])
-    values = torch.cat([end.values for end in ends]).numpy() / size
+    q = end.q
+    values = end.values.numpy() / size
     if not (np.isfinite(values).all() and bool(q.isfinite().all())):
         return nothing(knowledge, Status.NOT_CONVERGED, "the search ran away from finite numbers")
-    records = (q @ span.pixels).numpy().astype(np.float64)
-    multipliers = torch.cat([end.multipliers for end in ends]).numpy()
+    records = span.map.records(q).numpy().astype(np.float64)
+    multipliers = end.multipliers.numpy()
     centred = records - span.centre.numpy()
     pull = (multipliers * np.linalg.norm(centred, axis=2)).ravel()
     restart = np.repeat(np.arange(len(values)), len(classes))
@@ -66,7 +67,7 @@ def merged(
     order = np.argsort(-groups.agreement, kind="stable")[: len(classes)]
     members = groups.members[order]
     samples = records.reshape(-1, records.shape[2])[members]
-    names = getattr(knowledge.training, "classes", None)
+    names = class_names(knowledge)
     labels = None if names is None else np.asarray(names)[np.tile(classes, len(values))[members]]
     return Reconstruction(
         samples.reshape(-1, *knowledge.record_shape),
@@ -76,7 +77,7 @@ def merged(
         message="a small residual does not make a candidate real",
         stats={
             "residual": float(values.min()),
-            "initial": float(torch.cat([end.initial for end in ends]).min()) / size,
+            "initial": float(end.initial.min()) / size,
             "restarts": len(values),
             "rank": span.rank,
         },

@@ -10,7 +10,8 @@ import numpy as np
 from exhume.arrays import FloatArray
 from exhume.attacks.base import Attack, nothing
 from exhume.attacks.kkt.counts import record_count
-from exhume.attacks.kkt.network import HiddenLayer, decays, known_start, read, read_move
+from exhume.attacks.kkt.general import Released, read_any, read_move
+from exhume.attacks.kkt.network import decays, known_start
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -51,7 +52,7 @@ class RowSpace(Attack):
             raise InputError(f"records must be at least 1, got {self.records}")
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
-        """Ask for a network with one hidden layer, and a known value range."""
+        """Ask for a fully connected first layer with a bias, and a known value range."""
         network = _read(release, knowledge)
         if isinstance(network, str):
             return network
@@ -68,6 +69,7 @@ class RowSpace(Attack):
         assert not isinstance(network, str)
         assert knowledge.value_range is not None
         count = record_count(self.records, network, knowledge)
+        assert count is not None
         span = span_of(network, count)
         if not span.rank:
             return nothing(knowledge, Status.NO_INFORMATION, "the first layer's rows span nothing")
@@ -128,10 +130,16 @@ def proposed(
     return Proposals(records[members], confidence, len(records))
 
 
-def _read(release: Release, knowledge: Knowledge) -> HiddenLayer | str:
+def _read(release: Release, knowledge: Knowledge) -> Released | str:
     """Return the network, or its change since the initial parameters where nothing decays."""
-    network = read(release, knowledge)
-    if isinstance(network, str) or decays(knowledge):
+    network = read_any(release, knowledge)
+    if isinstance(network, str):
+        return network
+    if network.first is None:
+        return "the first layer must be fully connected: then its rows lie in the records' span"
+    if not network.first[:, -1].any():
+        return "the first layer has no bias, and that is what fixes a record's scale"
+    if decays(knowledge):
         return network
     if known_start(knowledge) is None:
         return "without weight decay the rows keep their start in them, and it is not known"

@@ -7,28 +7,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from exhume.attacks.kkt.objective import Stationarity
-from exhume.attacks.kkt.span import Span
+from exhume.attacks.kkt.objective import Problem
+from exhume.attacks.kkt.span import Coordinates
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How to search: ``slope`` goes from its first to its last value, rates fall ×.3, then ×.1."""
+    """How to search: a slope goes from its first to its last value, rates fall ×.3, then ×.1.
+
+    Restarts take turns with the ``slopes``.
+    """
 
     steps: int = 4000
     rate: float = 0.02
     multiplier_rate: float = 0.03
-    slope: tuple[float, float] = (50.0, 50.0)
+    slopes: tuple[tuple[float, float], ...] = ((50.0, 50.0),)
     range_penalty: float = 0.1
 
     def factor(self, share: float) -> float:
         """Return what the rates are multiplied with at this share of the steps."""
         return 0.1 if share > 0.8 else 0.3 if share > 0.5 else 1.0
 
-    def slope_at(self, share: float) -> float:
-        """Return the slope at this share of the steps."""
-        first, last = self.slope
-        return float(first * (last / first) ** min(1.0, share / 0.7))
+    def slope_at(self, share: float, restarts: int) -> Tensor:
+        """Return each restart's slope (restarts,) at this share of the steps."""
+        first, last = torch.tensor(self.slopes, dtype=torch.float64).T
+        slopes: Tensor = first * (last / first) ** min(1.0, share / 0.7)
+        return slopes[torch.arange(restarts) % len(slopes)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +46,8 @@ class Candidates:
 
 
 def search(
-    problem: Stationarity,
-    span: Span,
+    problem: Problem,
+    span: Coordinates,
     q: Tensor,
     rho: Tensor,
     classes: Tensor,
@@ -53,20 +57,21 @@ def search(
     """Minimise the residual from ``q`` (B, m, r), ``rho`` (B, m); leaving the range costs."""
     q, rho = span.fitted(q), rho.clone()
     adam_q, adam_rho = _Adam(q), _Adam(rho)
-    pixels = span.pixels
-    initial = problem.evaluate(q, rho, classes, schedule.slope[0]).value
+    pixels = span.map
+    slopes = [schedule.slope_at(s, len(q)).to(q.dtype) for s in (0.0, 1.0)]
+    initial = problem.evaluate(q, rho, classes, slopes[0]).value
     for step in range(schedule.steps):
         share = step / schedule.steps
-        found = problem.evaluate(q, rho, classes, schedule.slope_at(share))
+        found = problem.evaluate(q, rho, classes, schedule.slope_at(share, len(q)).to(q.dtype))
         dq = found.q
         if value_range is not None and schedule.range_penalty > 0:
-            x = q @ pixels
+            x = pixels.records(q)
             outside = (x - value_range[0]).clamp_max(0) + (x - value_range[1]).clamp_min(0)
-            dq = dq + 2.0 * schedule.range_penalty * outside @ pixels.T
+            dq = dq + 2.0 * schedule.range_penalty * pixels.pulled(outside)
         factor = schedule.factor(share)
         q = span.fitted(q - factor * schedule.rate * adam_q.step(dq))
         rho = rho - factor * schedule.multiplier_rate * adam_rho.step(found.rho)
-    values = problem.evaluate(q, rho, classes, schedule.slope[1]).value
+    values = problem.evaluate(q, rho, classes, slopes[1]).value
     return Candidates(q, rho.exp(), values, initial)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from exhume.attacks.base import Attack, nothing
 from exhume.attacks.kkt.attack import with_proposals
 from exhume.attacks.kkt.counts import candidate_classes
-from exhume.attacks.kkt.network import Move, read_move
+from exhume.attacks.kkt.general import Move, read_move
 from exhume.attacks.starts import GaussianStart, Start
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
@@ -54,31 +54,36 @@ class KnownInitialisation(Attack):
             raise InputError(f"scales must be positive numbers, got {self.scales}")
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
-        """Ask for a network with one hidden layer of ReLUs, before and after training."""
+        """Ask for a known network before and after training."""
         move = read_move(release, knowledge)
-        return move if isinstance(move, str) else None
+        if isinstance(move, str):
+            return move
+        if changed_count(self.records, move, knowledge) is None:
+            return "the number of records must be given, or their labels: nothing else tells it"
+        return None
 
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        from exhume.attacks.kkt.objective import Stationarity
+        from exhume.attacks.kkt.autograd import problem_of
         from exhume.attacks.kkt.restarts import merged, restarted
         from exhume.attacks.kkt.row_space import proposed
         from exhume.attacks.kkt.search import Schedule
-        from exhume.attacks.kkt.span import span_of
+        from exhume.attacks.kkt.span import Span, coordinates_of
 
         move = read_move(release, knowledge)
         assert not isinstance(move, str)
         count = changed_count(self.records, move, knowledge)
-        span = span_of(move.change, count)
+        assert count is not None
+        span = coordinates_of(move.change, count, knowledge)
         if not span.rank:
             return nothing(knowledge, Status.NO_INFORMATION, "the first layer's change is nothing")
-        problem = Stationarity(move.middle, span, change=move.change)
+        problem = problem_of(move.middle, span, change=move.change)
         classes = candidate_classes(
             move.final, replace(knowledge, labels=None), self.excess * count
         )
         schedule = Schedule(
-            self.steps, self.rate, slope=self.slope, range_penalty=self.range_penalty
+            self.steps, self.rate, slopes=(self.slope,), range_penalty=self.range_penalty
         )
         ends = [
             restarted(
@@ -89,21 +94,29 @@ class KnownInitialisation(Attack):
             for scale in self.scales
         ]
         kept = int(np.argmin([float(end.values.min()) for end in ends]))
-        answer = merged([ends[kept]], span, classes, knowledge, problem.size)
+        answer = merged(ends[kept], span, classes, knowledge, problem.size)
         answer = replace(answer, stats={**answer.stats, "scale": self.scales[kept]})
-        if knowledge.value_range is None or not self.draws or not len(answer):
+        if not (isinstance(span, Span) and span.scaled and self.draws and len(answer)):
+            return answer
+        if knowledge.value_range is None:
             return answer
         proposals = proposed(span, knowledge.value_range, self.draws, 40, rng)
         return with_proposals(answer, proposals, move.final, knowledge, self.excess * count)
 
 
-def changed_count(asked: int | None, move: Move, knowledge: Knowledge) -> int:
-    """How many records: asked for, as many as labels, or up to the widest gap of the spectrum."""
+def changed_count(asked: int | None, move: Move, knowledge: Knowledge) -> int | None:
+    """How many records: asked for, as many as labels, or up to the widest gap of the spectrum.
+
+    None where nothing tells.
+    """
     if asked is not None:
         return asked
     if knowledge.labels is not None:
         return len(knowledge.labels)
-    singular = np.linalg.svd(move.change.first, compute_uv=False)
+    change = move.change.first
+    if change is None:
+        return None
+    singular = np.linalg.svd(change, compute_uv=False)
     # Whatever lies below rounding is all alike: there is no gap within it.
     singular = np.maximum(singular, 1e-14 * singular[0])
     return int(np.argmax(singular[:-1] / singular[1:])) + 1

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from exhume.attacks.base import Attack, nothing
-from exhume.attacks.kkt.network import read_move
+from exhume.attacks.kkt.general import read_move
 from exhume.attacks.known_initialisation.attack import changed_count
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
@@ -41,7 +41,12 @@ class ChangeSparsity(Attack):
         move = read_move(release, knowledge)
         if isinstance(move, str):
             return move
+        if move.final.first is None or move.initial.first is None or not move.final.rectified:
+            return "the first layer must be fully connected, with ReLUs behind it"
+        if not (move.final.first - move.initial.first)[:, -1].any():
+            return "the first layer has no bias, and that is what fixes a record's scale"
         count = changed_count(self.records, move, knowledge)
+        assert count is not None
         if count > self.largest:
             return f"{count} records: the search takes at most {self.largest}"
         return None
@@ -54,8 +59,10 @@ class ChangeSparsity(Attack):
 
         move = read_move(release, knowledge)
         assert not isinstance(move, str)
-        count = changed_count(self.records, move, knowledge)
-        change = move.change.first
+        count, change = changed_count(self.records, move, knowledge), move.change.first
+        assert count is not None
+        assert change is not None
+        assert move.final.first is not None
         eps = np.finfo(np.float32).eps if _single(release) else np.finfo(np.float64).eps
         rounding = float(eps * np.abs(move.final.first).max())
         factors = factorise(change[:, :-1], change[:, -1], count, rounding=rounding)
@@ -65,7 +72,7 @@ class ChangeSparsity(Attack):
             return nothing(knowledge, Status.NOT_CONVERGED, message)
         inputs = factors.inputs(np.linalg.pinv(columns))
         fits = np.isfinite(inputs).all(axis=1)
-        samples = inputs[fits] + move.final.centre
+        samples = inputs[fits] / move.final.scale + move.final.centre
         return Reconstruction(
             samples.reshape(-1, *knowledge.record_shape),
             Status.CONVERGED if len(samples) == count else Status.APPROXIMATE,

@@ -1,0 +1,179 @@
+"""The stationarity condition of any network, its gradient by automatic differentiation.
+
+Slower than the one that is written out, and good for whatever PyTorch can differentiate twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from exhume.attacks.kkt.general import General, Released
+from exhume.attacks.kkt.network import HiddenLayer
+from exhume.attacks.kkt.objective import (
+    Gradients,
+    Problem,
+    Stationarity,
+    class_directions,
+    direction_weights,
+)
+from exhume.attacks.kkt.span import Coordinates, Span
+from exhume.training.objective import Objective
+
+_RECTIFIERS = (functional.relu, torch.relu, Tensor.relu)
+
+
+class SmoothSlopes(TorchFunctionMode):
+    """Within it a ReLU has its own value, and sigmoid(``slope``·z) for a derivative.
+
+    So records can cross a kink, whoever wrote the network: modules and functions are caught alike.
+    """
+
+    def __init__(self, slope: Tensor) -> None:
+        super().__init__()
+        self.slope = slope
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func in _RECTIFIERS:
+            return _smoothed(args[0], self.slope, 0.0)
+        if func is functional.leaky_relu:
+            rest = dict(kwargs or {})
+            return _smoothed(args[0], self.slope, rest.get("negative_slope", (*args, 0.01)[1]))
+        return func(*args, **(kwargs or {}))
+
+
+def _smoothed(z: Tensor, slope: Tensor, below: float) -> Tensor:
+    """Return a (leaky) ReLU's value with the derivative below + (1 − below)·sigmoid(slope·z)."""
+    # PyTorch's own softplus is a straight line beyond 20, and sigmoid is not.
+    bent = -functional.logsigmoid(-slope * z) / slope
+    value = torch.where(z > 0, z, below * z).detach()
+    return value + below * (z - z.detach()) + (1.0 - below) * (bent - bent.detach())
+
+
+class _Given(nn.Module):
+    """Stands for the first layer: gives what it was handed, whatever comes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value: Tensor | None = None
+
+    def forward(self, _: Tensor) -> Tensor:
+        assert self.value is not None
+        return self.value
+
+
+class AnyStationarity:
+    """‖θ − Σ C ∇f‖² of any network, for a batch of restarts at once; see ``Stationarity``.
+
+    In the coordinates of a span the first layer is never computed among pixels: its outputs are
+    q · (W basisᵀ)ᵀ, its gradient what comes back to it times q, and errors of it are weighted.
+    """
+
+    def __init__(
+        self,
+        network: General,
+        coordinates: Coordinates,
+        *,
+        level: float = 0.005,
+        change: General | None = None,
+    ) -> None:
+        self.map, self.record_shape = coordinates.map, network.network.record_shape
+        objective = Objective(network.network, dtype=self.map.offset.dtype, batch_norm="eval")
+        self.module, self.given = objective.module, _Given()
+        self.theta = objective.unpack(objective.flat(network.parameters))
+        wanted = network if change is None else change
+        self.wanted = objective.unpack(objective.flat(wanted.parameters))
+        self.subtracted = objective.tensor(network.subtracted)
+        self.size, self.span = 0.0, coordinates if isinstance(coordinates, Span) else None
+        if self.span is not None:
+            assert network.first is not None
+            assert wanted.first is not None
+            self.weight = direction_weights(self.span, level)
+            self.first = objective.tensor(network.first) @ self.span.basis.T
+            self.wanted_first = objective.tensor(wanted.first) @ self.span.basis.T
+            self.size = float((self.wanted_first * self.weight).square().sum())
+            self.module.set_submodule(network.first_name, self.given)
+            for part in ("weight", "bias"):
+                self.theta.pop(f"{network.first_name}.{part}", None)
+                self.wanted.pop(f"{network.first_name}.{part}", None)
+        self.size += sum(float(part.square().sum()) for part in self.wanted.values())
+        self.together = True
+        self.together = self._takes_a_batch(coordinates.rank)
+
+    def evaluate(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor) -> Gradients:
+        """Return value and gradients at coordinates ``q`` (B, m, r), multipliers exp(``rho``)."""
+        both = torch.func.grad_and_value(self._residual, argnums=(0, 1))
+        if self.together:
+            each = torch.func.vmap(both, in_dims=(0, 0, 0, None))
+            (dq, drho), value = each(q, rho, slope, classes)
+            return Gradients(value, dq, drho)
+        ends = [both(*one, classes) for one in zip(q, rho, slope, strict=True)]
+        gradients = [torch.stack([end[0][k] for end in ends]) for k in (0, 1)]
+        return Gradients(torch.stack([end[1] for end in ends]), *gradients)
+
+    def _residual(self, q: Tensor, rho: Tensor, slope: Tensor, classes: Tensor) -> Tensor:
+        """Return the squared residual of one restart: ``q`` (m, r), ``rho`` (m,)."""
+        entering = self._entering(q)
+
+        def pull(theta: dict[str, Tensor], entering: Tensor) -> Tensor:
+            with SmoothSlopes(slope):
+                scores = self._scores(theta, entering)
+            directions = class_directions(scores.detach(), classes)
+            return (rho.exp()[:, None] * directions * scores).sum()
+
+        if self.span is None:
+            left, found = q.new_zeros(()), torch.func.grad(pull)(self.theta, entering)
+        else:
+            found, back = torch.func.grad(pull, argnums=(0, 1))(self.theta, entering)
+            left = ((self.wanted_first - back.T @ q) * self.weight).square().sum()
+        for name, wanted in self.wanted.items():
+            left = left + (wanted - found[name]).square().sum()
+        return left
+
+    def _entering(self, q: Tensor) -> Tensor:
+        """Return what the module works on: the first layer's outputs, or the records."""
+        if self.span is not None:
+            return q @ self.first.T
+        x = self.map.records(q) - self.subtracted
+        return x.reshape(len(x), *self.record_shape)
+
+    def _scores(self, theta: dict[str, Tensor], entering: Tensor) -> Tensor:
+        x = entering
+        if self.span is not None:
+            self.given.value = entering
+            x = torch.zeros(len(entering), *self.record_shape, dtype=self.first.dtype)
+        scores: Tensor = functional_call(self.module, theta, (x,))
+        return scores
+
+    def _takes_a_batch(self, rank: int) -> bool:
+        """Whether restarts can be evaluated together; some modules can't be vectorised."""
+        q = self.subtracted.new_zeros(2, 2, rank)
+        try:
+            self.evaluate(q, q[..., 0], torch.zeros(2, dtype=torch.long), q[:, 0, 0] + 50.0)
+        except (RuntimeError, NotImplementedError):
+            return False
+        return True
+
+
+def problem_of(
+    network: Released, coordinates: Coordinates, *, change: Released | None = None
+) -> Problem:
+    """Return the stationarity condition, written out where the network is known by heart."""
+    if isinstance(network, HiddenLayer):
+        assert isinstance(coordinates, Span)
+        assert change is None or isinstance(change, HiddenLayer)
+        return Stationarity(network, coordinates, change=change)
+    assert change is None or isinstance(change, General)
+    return AnyStationarity(network, coordinates, change=change)

@@ -1,0 +1,115 @@
+"""Checkpoints of networks that somebody's own code made, through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from tests.attacks.kkt.test_kkt import halved
+from tests.cli.command import Finished, execute
+
+COUNT = 12
+CODE = """
+from torch import nn
+
+def make():
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(196, 80), nn.ReLU(), nn.Linear(80, 30), nn.ReLU(), nn.Linear(30, 2)
+    )
+"""
+TOML = """
+[[setting]]
+name = "outside"
+attacks = [{attacks}]
+
+[setting.release]
+file = "{file}"
+model = "nets_from_outside:make"
+batch_size = 12
+classes = 2
+
+[setting.knowledge]
+shadow_targets = "alike.npz"
+value_range = [0, 1]
+labels = {labels}
+initial = false
+training = {{ learning_rate = 0.1, momentum = 0.9, weight_decay = 3e-3, epochs = 2000 }}
+{options}
+[audit]
+truth = "truth.npz"
+authenticity = 0
+"""
+KKT = "\n[setting.options.kkt]\nsteps = 400\nrestarts = 2\ndraws = 800\n"
+
+
+def module() -> torch.nn.Module:
+    made: dict[str, object] = {}
+    exec(CODE, made)
+    network = made["make"]()
+    assert isinstance(network, torch.nn.Module)
+    return network
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with code, its checkpoint, the truth and records like it: none of ours in it."""
+    found = tmp_path_factory.mktemp("outside")
+    (found / "nets_from_outside.py").write_text(CODE)
+    data, alike = halved(COUNT), halved(100, skip=200)
+    torch.manual_seed(0)
+    network = module()
+    x, y = torch.tensor(data.x, dtype=torch.float32), torch.tensor(data.labels).long()
+    descent = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, weight_decay=3e-3)
+    for _ in range(2000):
+        descent.zero_grad()
+        torch.nn.functional.cross_entropy(network(x), y).backward()
+        descent.step()
+    save_file(network.state_dict(), found / "model.safetensors")
+    torch.save(network.state_dict(), found / "model.pt")
+    np.savez(found / "truth.npz", x=data.x, y=data.labels)
+    np.savez(found / "alike.npz", x=alike.x, y=alike.labels)
+    return found
+
+
+def audit(folder: Path, name: str, *more: str, **table: str) -> Finished:
+    values = {"file": "model.safetensors", "options": "", "labels": "false", **table}
+    path = folder / f"{name}.toml"
+    path.write_text(TOML.format(**values))
+    return execute("audit", path, "--out", folder / name, "--quiet", *more)
+
+
+def test_records_come_out_of_a_factorys_network(folder: Path) -> None:
+    assert "--trust-code" in audit(folder, "untrusted", attacks='"kkt"').error
+    finished = audit(
+        folder, "trusted", "--trust-code", attacks='"kkt", "row-space"', labels="true", options=KKT
+    )
+    assert finished.code == 0, finished.err
+    summary = json.loads((folder / "trusted" / "summary.json").read_text())
+    rows = {row["attack"]: row for row in summary["rows"] if row["ran"]}
+    reached = {name: row["success"]["successes"] for name, row in rows.items()}
+    assert reached["oblivious"] == 0
+    assert min(reached["kkt"], reached["row-space"]) >= 3
+    best = {name: row["metrics"]["rmse"]["q05"] for name, row in rows.items()}
+    assert max(best["kkt"], best["row-space"]) < 0.2 * best["oblivious"]
+    assert "a network made by nets_from_outside:make" in (
+        folder / "trusted" / "report.html"
+    ).read_text(encoding="utf-8")
+
+
+def test_a_misfit_is_named_key_by_key(folder: Path) -> None:
+    state = module().state_dict()
+    state["1.weight"] = state["1.weight"].T.contiguous()
+    state["last.bias"] = state.pop("5.bias")
+    torch.save(state, folder / "wrong.pt")
+    error = audit(folder, "misfit", "--trust-code", attacks='"kkt"', file="wrong.pt").error
+    for part in (
+        "a network made by nets_from_outside:make",
+        "'1.weight' has shape (196, 80), not (80, 196)",
+        "'5.bias' (shape (2,)) is missing",
+        "'last.bias' is not the network's",
+    ):
+        assert part in error
