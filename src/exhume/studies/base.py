@@ -92,6 +92,15 @@ class Picture:
     """``first`` shows the first targets, ``extremes`` the best and worst of the first attack."""
 
 
+@dataclass(frozen=True)
+class Embedding:
+    """Which settings' released models to show as points, ``count`` of them, by t-SNE."""
+
+    caption: str
+    settings: tuple[str, ...]
+    count: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One table or figure of a paper.
@@ -115,6 +124,7 @@ class Part:
     influence: bool = False
     note: str = ""
     pictures: tuple[Picture, ...] = field(default=())
+    embedding: Embedding | None = None
 
     def size(self, scale: Scale, changes: Sequence[str] = ()) -> Size:
         """Return a scale's size, with changes as ``--set`` gives them."""

@@ -59,9 +59,10 @@ def leaderboard(results: Path) -> str:
         "pages of results: every setting of every study in which the attack ran. *Rebuilt* is the "
         "share of targets that came out closer than any record the adversary had (nearer still "
         "where a study says so). Settings differ in difficulty and not every attack takes every "
-        "one, so compare within a study before you believe a rank. Seconds are those of one "
-        "thread, a target, with the training of shadow models and of what learns from them. How "
-        "to enter an attack of your own: [Studies](../studies.md#an-attack-of-your-own).",
+        "one, so compare within a study before you believe a rank. Seconds are by the clock, of "
+        "one thread of a machine that was doing other work too, a target; shadow models are "
+        "trained once for all attacks, and not counted. How to enter an attack of your own: "
+        "[Studies](../studies.md#an-attack-of-your-own).",
         *_attacks(runs),
         _defences(runs),
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from exhume.studies.base import Part, Scale, Size
 from exhume.studies.catalogue import papers, parts
 from exhume.studies.claims import Kind, Row, Verdict, judged
-from exhume.studies.publish import published
+from exhume.studies.publish import embedding_file, published
 from exhume.studies.run import Run, shown
 
 _NAMES = {"reconstructor": "φ (RecoNN)", "trajectory-inversion": "trajectory inversion"}
@@ -51,12 +51,12 @@ def _introduction(paper: str) -> str:
 
 
 def _overview(runs: list[tuple[Part, Run]]) -> str:
-    lines = ["| part | of the paper | size | seconds | verdicts |", "|---|---|---|---|---|"]
+    lines = ["| part | of the paper | size | verdicts |", "|---|---|---|---|"]
     for part, run in runs:
         found = Counter(verdict.kind for _, verdict in _verdicts(part, run))
         counts = ", ".join(f"{found[kind]} {kind.value}" for kind in Kind if found[kind])
         link = f"[{part.name}](#{_anchor(part)})"
-        cells = [link, part.reference, _size(run), f"{run.seconds():,.0f}", counts]
+        cells = [link, part.reference, _size(run), counts]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -153,4 +153,6 @@ def _anchor(part: Part) -> str:
 def _pictures(part: Part, results: Path) -> list[tuple[str, str]]:
     """Return the captions and files of the pictures that were drawn."""
     names = [(p.caption, f"{part.paper}-{part.name}-{i}.png") for i, p in enumerate(part.pictures)]
+    if part.embedding is not None:
+        names.append((part.embedding.caption, embedding_file(part)))
     return [(caption, name) for caption, name in names if (results / "figures" / name).is_file()]

@@ -24,6 +24,7 @@ def note(
 
 def publish(results: Path, folders: Sequence[Path]) -> list[Path]:
     """Take over run folders into a folder of results, and render its pages anew."""
+    from exhume.studies.embedding import draw_embedding
     from exhume.studies.page import render
     from exhume.studies.pictures import draw
 
@@ -39,7 +40,11 @@ def publish(results: Path, folders: Sequence[Path]) -> list[Path]:
         write_record(run, path)
         path.chmod(0o644)
         written.append(path)
-        written += draw(find(run.paper, run.part), folder, results / "figures")
+        part = find(run.paper, run.part)
+        written += draw(part, folder, results / "figures")
+        points = results / "figures" / embedding_file(part)
+        if draw_embedding(part, run, points):
+            written.append(points)
     for paper in papers():
         if summaries(results, paper).is_dir():
             page = results / f"{paper}.md"
@@ -50,6 +55,11 @@ def publish(results: Path, folders: Sequence[Path]) -> list[Path]:
     board = results / "leaderboard.md"
     board.write_text(leaderboard(results), encoding="utf-8")
     return [*written, board]
+
+
+def embedding_file(part: Part) -> str:
+    """Return the name of the file with a part's released models as points."""
+    return f"{part.paper}-{part.name}-tsne.png"
 
 
 def summaries(results: Path, paper: str) -> Path:

@@ -67,10 +67,6 @@ class Run:
         seed = f" --seed {self.seed}" if self.seed else ""
         return f"exhume study {self.paper} {self.part} --scale {self.scale}{seed}{extra}"
 
-    def seconds(self) -> float:
-        """Return the seconds that the attacks took, with the training of what they learn from."""
-        return sum(float(row["seconds"]) for row in self.summary["rows"])
-
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
         return {

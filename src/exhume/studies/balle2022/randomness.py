@@ -19,7 +19,7 @@ from exhume.studies.balle2022.common import (
     success,
 )
 from exhume.studies.balle2022.released import worse
-from exhume.studies.base import Part, Picture, Size, Tables
+from exhume.studies.base import Embedding, Part, Picture, Size, Tables
 from exhume.studies.claims import Claim, Needs, Row
 from exhume.studies.run import Reading
 
@@ -140,7 +140,7 @@ def _batch_rows(size: Size) -> Sequence[Row]:
 MINIBATCH = Part(
     paper=PAPER,
     name="minibatch",
-    reference="section VI-B d, Figures 7 and 23",
+    reference="section VI-B d, Figures 7, 8 and 23",
     title="mini-batches, in a known order or not",
     sizes=sizes(
         replace(MNIST, values=(1024,)),
@@ -150,6 +150,11 @@ MINIBATCH = Part(
     minutes=minutes("15 days", "12 min"),
     settings=_batches,
     rows=_batch_rows,
+    embedding=Embedding(
+        "t-SNE of 120 released models, coloured by their targets' labels (Figure 8)",
+        tuple(f"rate {rate}, order {o}" for rate in ("0.01", "0.2") for o in ("known", "unknown")),
+        120,
+    ),
     note="Other batch sizes and momenta of the figures: --set values=64 and so on.",
 )
 
