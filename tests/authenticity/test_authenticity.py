@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exhume.attacks.kkt.network import HiddenLayer
+from exhume.attacks.kkt.general import read_general
+from exhume.attacks.kkt.network import HiddenLayer, read
 from exhume.authenticity import (
     Evidence,
     calibrate,
@@ -119,7 +120,22 @@ def test_evidence_is_gathered_without_the_training_set():
         gather(Weights({}), known, found, records=5)
 
 
-def test_other_networks_leave_what_needs_no_hidden_layer():
+@pytest.mark.parametrize(("outputs", "bias"), [(1, False), (3, True)])
+def test_any_network_has_the_multipliers_of_the_one_written_out(outputs, bias):
+    rng = np.random.default_rng(3)
+    layers = TwoLayer((4, 4), outputs, 12, hidden_bias=True, output_bias=bias)
+    training = Stationary(layers, tuple(range(max(2, outputs))))
+    shapes = layers.parameter_shapes()
+    release = Weights({n: rng.normal(size=s) for n, s in shapes.items()})
+    known = Knowledge(record_shape=(4, 4), training=training)
+    x, classes = rng.normal(size=(6, 4, 4)), np.arange(6) % max(2, outputs)
+    found = [fitted(net(release, known), x, classes) for net in (read, read_general)]
+    assert found[1].multipliers == pytest.approx(found[0].multipliers, abs=1e-8)
+    assert found[1].residual == pytest.approx(found[0].residual, rel=1e-8)
+    assert found[1].contributions == pytest.approx(found[0].contributions, abs=1e-10)
+
+
+def test_deep_networks_have_evidence_too():
     rng = np.random.default_rng(3)
     training = Stationary(MLP((4, 4), 2, hidden=(5, 5)), (0, 1))
     shapes = training.network.parameter_shapes()
@@ -129,7 +145,7 @@ def test_other_networks_leave_what_needs_no_hidden_layer():
     found = Reconstruction(samples, Status.APPROXIMATE, confidence=np.linspace(1, 0, 5))
     columns = dict(zip(NAMES, gather(release, known, found, records=5).values.T, strict=True))
     assert columns["agreement"] == pytest.approx(np.linspace(1, 0, 5))
-    assert not columns["multiplier"].any()
+    assert len(np.unique(columns["margin"])) > 1
     none = Reconstruction(samples[:0], Status.NO_INFORMATION)
     assert gather(release, known, none, records=5).values.shape == (0, len(NAMES))
 

@@ -275,9 +275,9 @@ def _starting(attack: Attack) -> Array | None:
 
 def _objectives(case: Case, found: Reconstruction) -> list[float]:
     """Return the objective at the candidates and at the truth, NaN where it can't be told."""
-    from exhume.attacks.kkt.network import read
+    from exhume.attacks.kkt.general import read_any
 
-    network = read(case.release, case.knowledge)
+    network = read_any(case.release, case.knowledge)
     sets = [found.samples, None if case.training is None else case.training.x]
     values = []
     for x in sets:

@@ -303,12 +303,12 @@ def _said(claimed: Calibration, counts: Mapping[str, int], right: Mapping[str, i
         f"of {sum(counts.values())} candidates {real} are called real and {invented} invented; "
         f"of {counts[Verdict.UNTOLD.value]} it cannot be told"
     )
+    words = {Verdict.REAL.value: "are real", Verdict.INVENTED.value: "are invented"}
+    known = {} if right is None else right
     parts = [
-        f"{right[name]} of the {counts[name]} {'are' if name == Verdict.REAL.value else ''} {name}"
-        for name in (() if right is None else right)
-        if counts[name]
+        f"{n} of the {counts[name]} {words[name]}" for name, n in known.items() if counts[name]
     ]
-    return f"{text}. In truth {' and '.join(' '.join(p.split()) for p in parts)}" if parts else text
+    return f"{text}. In truth {' and '.join(parts)}" if parts else text
 
 
 def _curve(found: Calibration, threshold: float | None = None) -> Curve:

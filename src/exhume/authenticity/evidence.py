@@ -8,15 +8,14 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from exhume.arrays import Array, FloatArray, frozen
-from exhume.attacks.kkt.network import HiddenLayer, read
+from exhume.attacks.kkt.general import Released, read_any
+from exhume.attacks.kkt.network import HiddenLayer, missing, trained
 from exhume.authenticity.multipliers import fitted
-from exhume.defences.base import undefended
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.metrics.error import NCC
 from exhume.reconstruction import Reconstruction
-from exhume.release import Release, Weights
-from exhume.training.network import Training
+from exhume.release import Release
 from exhume.training.stationary import Stationary
 
 NAMES = ("agreement", "starts", "multiplier", "contribution", "margin", "at-ends")
@@ -53,38 +52,32 @@ def gather(
       attacks), 0 where there are none;
     - multiplier, contribution: how much of the weights it explains among the candidates, in logs;
     - margin: how well its multiplier agrees with the loss at its own score, −|log ratio|
-      (these three need one hidden layer of ReLUs, and are 0 for other networks);
+      (these three are 0 for networks that normalise by the batch);
     - at-ends: the share of values at an end of the value range.
     """
-    network = read(release, knowledge)
-    if isinstance(network, str) and not _fits(release, knowledge):
+    network = read_any(release, knowledge)
+    # Where records are normalised together, there is no telling which of them explains what.
+    if isinstance(network, str) and missing(release, knowledge) is not None:
         raise InputError(f"no evidence can be gathered: {network}")
     k = len(found)
     samples = np.asarray(found.samples, dtype=np.float64)
-    centre = np.zeros(samples.shape[1:]) if isinstance(network, str) else network.centre
-    agreement = np.zeros(k) if found.confidence is None else np.asarray(found.confidence)
+    centre: Array = np.zeros(samples.shape[1:])
     explained: FloatArray = np.zeros((k, 3))
-    if k and not isinstance(network, str):
-        explained = _explained(network, samples, records, knowledge)
+    if not isinstance(network, str):
+        own = network.centre if isinstance(network, HiddenLayer) else network.subtracted
+        centre = own.reshape(samples.shape[1:])
+        explained = _explained(network, samples, records, knowledge) if k else explained
     columns = [
-        agreement,
-        _agreement(samples, others, centre.reshape(samples.shape[1:])),
+        np.zeros(k) if found.confidence is None else np.asarray(found.confidence),
+        _agreement(samples, others, centre),
         *explained.T,
         _at_ends(samples, knowledge.value_range),
     ]
     return Evidence(np.column_stack(columns))
 
 
-def _fits(release: Release, knowledge: Knowledge) -> bool:
-    """Whether the release holds the parameters of a known network, whatever its layers are."""
-    training = None if knowledge.training is None else undefended(knowledge.training)
-    if not isinstance(release, Weights) or not isinstance(training, Stationary | Training):
-        return False
-    return set(training.network.parameter_shapes()) <= set(release.parameters)
-
-
 def _explained(
-    network: HiddenLayer, samples: FloatArray, records: int, knowledge: Knowledge
+    network: Released, samples: FloatArray, records: int, knowledge: Knowledge
 ) -> FloatArray:
     """Return multiplier, contribution and margin of each candidate (k, 3)."""
     scores = network.scores(samples.reshape(len(samples), -1))
@@ -131,10 +124,10 @@ def _margins(
 
 def _decay(knowledge: Knowledge) -> float:
     """Return the weight decay of a classifier's training; 0 where there is none, or none known."""
-    training = None if knowledge.training is None else undefended(knowledge.training)
+    training = trained(knowledge)
     if isinstance(training, Stationary):
         return training.weight_decay
-    if isinstance(training, Training) and training.classes is not None:
+    if training is not None and training.classes is not None:
         return float(training.optimiser.weight_decay)
     return 0.0
 

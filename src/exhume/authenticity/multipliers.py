@@ -9,6 +9,7 @@ from scipy.optimize import nnls
 from scipy.special import expit, softmax
 
 from exhume.arrays import Array, FloatArray
+from exhume.attacks.kkt.general import General, Released
 from exhume.attacks.kkt.network import HiddenLayer
 from exhume.errors import InputError
 
@@ -26,15 +27,48 @@ class Fit:
     contributions: FloatArray
 
 
-def fitted(network: HiddenLayer, records: Array, classes: Array, *, slope: float = 50.0) -> Fit:
+def fitted(network: Released, records: Array, classes: Array, *, slope: float = 50.0) -> Fit:
     """Fit multipliers to records (n, *shape), ``classes`` (n,) being class indices.
 
     The same question can be put to the training records and to a reconstruction: which of them
     explains the weights better says nothing about which of them is real (Runkel et al. 2024).
     """
-    x = np.asarray(records, dtype=np.float64).reshape(len(records), -1) - network.centre
-    if len(classes) != len(x):
-        raise InputError(f"{len(x)} records need as many classes, got {len(classes)}")
+    if len(classes) != len(records):
+        raise InputError(f"{len(records)} records need as many classes, got {len(classes)}")
+    x = np.asarray(records, dtype=np.float64).reshape(len(records), -1)
+    if isinstance(network, HiddenLayer):
+        return _solved(*_written_out(network, x - network.centre, classes, slope))
+    rows, theta = _differentiated(network, x - network.subtracted, classes, slope)
+    return _solved(rows @ rows.T, rows @ theta, float(theta @ theta))
+
+
+def _differentiated(
+    network: General, x: FloatArray, classes: Array, slope: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return ∇f of each record (n, P), by automatic differentiation, and θ (P,)."""
+    import torch
+
+    from exhume.attacks.kkt.autograd import SmoothSlopes
+    from exhume.attacks.kkt.objective import class_directions as against_others
+    from exhume.training.objective import Objective
+
+    objective = Objective(network.network, dtype=torch.float64, batch_norm="eval")
+    theta = objective.flat(network.parameters).requires_grad_()
+    inputs = torch.tensor(x.reshape(len(x), *network.network.record_shape))
+    rows = []
+    for one, kind in zip(inputs, np.asarray(classes).tolist(), strict=True):
+        with SmoothSlopes(torch.tensor(slope, dtype=torch.float64)):
+            scores = objective.scores(theta, one[None])
+        direction = against_others(scores.detach(), torch.tensor([kind]))
+        (row,) = torch.autograd.grad((direction * scores).sum(), theta)
+        rows.append(row.numpy())
+    return np.array(rows).reshape(len(x), -1), theta.detach().numpy()
+
+
+def _written_out(
+    network: HiddenLayer, x: FloatArray, classes: Array, slope: float
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return ∇f·∇f (n, n), ∇f·θ (n,) and ‖θ‖² of centred records, layer by layer."""
     x = np.column_stack([x, np.ones(len(x))])
     inside = x @ network.first.T
     directions = class_directions(network, inside, classes)
@@ -48,7 +82,7 @@ def fitted(network: HiddenLayer, records: Array, classes: Array, *, slope: float
         gram = gram + alike
         right = right + directions @ network.output_bias
         size += float(np.square(network.output_bias).sum())
-    return _solved(gram, right, size)
+    return gram, right, size
 
 
 def class_directions(network: HiddenLayer, inside: FloatArray, classes: Array) -> FloatArray:

@@ -216,7 +216,9 @@ def _curve_text(curve: Mapping[str, Any], count: int, noun: str) -> str:
 
 def _measured_text(found: Mapping[str, Any]) -> str:
     curve = found["measured"]
-    text = f"Area under the ROC {_area(curve)} on {counted(curve['networks'], 'release')} itself. "
+    count = curve["networks"]
+    where = "the release itself" if count == 1 else f"{counted(count, 'release')} themselves"
+    text = f"Area under the ROC {_area(curve)} on {where}. "
     if not found["tells"]:
         return text.strip()
     return (
