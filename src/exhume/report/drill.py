@@ -82,7 +82,7 @@ def drill_down(
                     anchor=cell_anchor(anchor, row, column),
                     attack=cell.attack,
                     defence=member.label,
-                    outcome=outcome_text(cell),
+                    outcome=outcome_text(cell.records),
                     said=_said(cell),
                     message=_message(cell, redact=redact),
                     rows=tuple(_tried(record, sheets, row, column) for record in kept),
@@ -107,7 +107,7 @@ def _kept(records: Sequence[Record], first: Sequence[int], limit: int) -> list[R
 
 def _strongest(cell: Cell | None) -> str:
     if cell is None or cell.error is None:
-        return "no attack really ran"
+        return "no attack ran to an end"
     return f"strongest: {cell.attack}, {short(cell.error)}"
 
 
@@ -140,8 +140,8 @@ def _tried(record: Record, sheets: Sheets | None, row: int, column: int) -> Trie
 
 
 def _success(record: Record) -> str:
-    if not ran(record):
-        return "did not run"
     if record.success is None:
         return "not judged"
-    return "rebuilt" if record.success else "no"
+    if record.success:
+        return "rebuilt"
+    return "no" if ran(record) else "did not run to an end"

@@ -32,6 +32,8 @@ class Facts:
     defended: bool = False
     membership: str = ""
     truth: str = ""
+    group: str = ""
+    defence: str = ""
 
     @property
     def picture(self) -> bool:
@@ -64,6 +66,8 @@ def read_facts(plain: Mapping[str, Any]) -> Facts:
         defended=bool(plain.get("defended", False)),
         membership=plain.get("membership", ""),
         truth=plain.get("truth", ""),
+        group=plain.get("group", ""),
+        defence=plain.get("defence", ""),
     )
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from exhume.audit.record import Record
-from exhume.audit.summary import ran
+from exhume.audit.summary import Summary, ran
 from exhume.audit.tradeoff import Tradeoff
 from exhume.reconstruction import Status
 from exhume.report.settings import Case
@@ -35,7 +34,11 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One attack on one member. Errors are those of trials where the attack really ran."""
+    """One attack on one member.
+
+    Errors are those of all candidates, also of such as the attack itself did not trust: what came
+    out came out. Where it did not run to an end, that they are large says nothing.
+    """
 
     attack: str
     records: tuple[Record, ...]
@@ -47,8 +50,8 @@ class Cell:
 
     @cached_property
     def judged(self) -> tuple[Record, ...]:
-        """The trials that really ran and left a candidate to measure."""
-        return tuple(r for r in self.records if ran(r) and r.distance is not None)
+        """The trials that left a candidate to measure."""
+        return tuple(r for r in self.records if r.distance is not None)
 
     @property
     def ran(self) -> int:
@@ -96,7 +99,7 @@ class Grid:
         return tuple(row[index] for row in self.cells)
 
     def strongest(self, index: int) -> Cell | None:
-        """Return the attack with the lowest mean error on a member; None where none really ran."""
+        """Return the attack with the lowest mean error on a member; None where none has any."""
         found = [c for c in self.column(index) if not c.baseline and c.error is not None]
         return min(found, key=lambda cell: cell.error or 0.0, default=None)
 
@@ -105,24 +108,24 @@ class Grid:
 
         None where no attack really ran: then a guess says nothing of the defence.
         """
-        own = self.strongest(index)
-        name = self.members[index].case.facts.name
+        column, name = self.column(index), self.members[index].case.facts.name
+        if not any(cell.ran for cell in column if not cell.baseline):
+            return None
         points = () if tradeoff is None else tradeoff.points
         chosen = next((p.strength.attack for p in points if p.setting == name), None)
-        if own is None or chosen is None:
-            return own
-        return next((cell for cell in self.column(index) if cell.attack == chosen), own)
+        found = next((cell for cell in column if cell.attack == chosen), None)
+        return self.strongest(index) if found is None else found
 
 
-def grids(cases: Sequence[tuple[str, Case]], config: Mapping[str, Any]) -> tuple[Grid, ...]:
-    """Return the run's grids. ``cases`` are its settings with their anchors in the page."""
-    found = {case.facts.name: (anchor, case) for anchor, case in cases}
+def grids(summary: Summary, cases: Mapping[str, Case]) -> tuple[Grid, ...]:
+    """Return the run's grids in the plan's order; ``cases`` by their anchors in the page."""
+    found = {case.facts.name: (anchor, case) for anchor, case in cases.items()}
     groups: dict[str, list[Member]] = {}
-    for table in config.get("setting", ()):
-        group, name = table.get("group", ""), table.get("name")
-        if group and name in found:
-            anchor, case = found[name]
-            groups.setdefault(group, []).append(Member(table.get("defence", ""), case, anchor))
+    for bracket in summary.brackets:
+        anchor, case = found[bracket.setting]
+        if case.facts.group:
+            member = Member(case.facts.defence, case, anchor)
+            groups.setdefault(case.facts.group, []).append(member)
     return tuple(_grid(name, members) for name, members in groups.items() if len(members) > 1)
 
 

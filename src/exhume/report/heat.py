@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from exhume.audit.record import Record
+from exhume.audit.summary import ran
 from exhume.audit.tradeoff import Tradeoff
 from exhume.reconstruction import Status
 from exhume.report.attacks import status_words
@@ -20,7 +23,7 @@ class HeatCell:
     """One cell: its shade from 0 (rebuilt) to SHADES − 1 (no better than a blind guess).
 
     ``kind`` is "measured", "silent" (the attack ran and returned nothing) or "unknown" (it did not
-    run, which is no evidence of anything).
+    run to an end, which is no evidence of safety whatever its error).
     """
 
     anchor: str
@@ -52,6 +55,11 @@ class HeatMap:
     reference: str
     decibels: bool
     unit: str
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of cells there are."""
+        return {cell.kind for row in self.rows for cell in row.cells}
 
 
 def heat_map(grid: Grid, anchor: str, tradeoff: Tradeoff | None = None) -> HeatMap:
@@ -104,13 +112,13 @@ def shade(error: float, reference: float) -> int:
     return int((SHADES - 1) * error / reference)
 
 
-def outcome_text(cell: Cell) -> str:
-    """Return how a cell's trials ended, the commonest way first.
+def outcome_text(records: Sequence[Record]) -> str:
+    """Return how trials ended, the commonest way first.
 
-    >>> outcome_text(Cell("glm", ()))
+    >>> outcome_text([])
     'not run'
     """
-    counts = Counter(record.status for record in cell.records).most_common()
+    counts = Counter(record.status for record in records).most_common()
     if not counts:
         return "not run"
     if len(counts) == 1:
@@ -128,23 +136,19 @@ def _reference(grid: Grid) -> tuple[float, str]:
 
 
 def _cell(cell: Cell, name: str, anchor: str, reference: float, *, strongest: bool) -> HeatCell:
-    if cell.error is None:
-        kind = "silent" if _silent(cell) else "unknown"
-        words = outcome_text(cell)
-        spoken = f"{name}: {words}; {_meaning(kind)}"
-        return HeatCell(anchor, kind, 0, "", "", words, False, spoken)
-    psnr = "" if cell.psnr is None else f"{cell.psnr:.1f}"
-    missing = len(cell.records) - len(cell.judged)
-    note = f"{len(cell.judged)} of {len(cell.records)}" if missing else ""
+    kind = "measured" if cell.ran else "unknown"
+    if _silent(cell):
+        kind = "silent"
+    partly = f"{cell.ran} of {len(cell.records)} ran" if cell.ran < len(cell.records) else ""
     return HeatCell(
         anchor=anchor,
-        kind="measured",
-        shade=shade(cell.error, reference),
-        error=short(cell.error),
-        psnr=psnr,
-        note=note,
+        kind=kind,
+        shade=0 if cell.error is None else shade(cell.error, reference),
+        error="" if cell.error is None else short(cell.error),
+        psnr="" if cell.psnr is None else f"{cell.psnr:.1f}",
+        note=partly if kind == "measured" else outcome_text(cell.records),
         strongest=strongest,
-        spoken=_spoken(cell, name, psnr, missing, strongest=strongest),
+        spoken=_spoken(cell, name, kind, strongest=strongest),
     )
 
 
@@ -153,16 +157,17 @@ def _silent(cell: Cell) -> bool:
     return bool(cell.records) and all(r.status == Status.NO_INFORMATION.name for r in cell.records)
 
 
-def _meaning(kind: str) -> str:
-    return "it ran and found nothing" if kind == "silent" else "this says nothing about safety"
-
-
-def _spoken(cell: Cell, name: str, psnr: str, missing: int, *, strongest: bool) -> str:
-    assert cell.error is not None
-    parts = [f"{name}: mean error {number(cell.error)} on {counted(len(cell.judged), 'target')}"]
-    hits = sum(bool(r.success) for r in cell.judged)
-    parts += [f"PSNR {psnr} dB"] * bool(psnr) + [f"{hits} rebuilt"]
-    if missing:
-        parts.append(f"no result on {missing}, of which nothing is known ({outcome_text(cell)})")
+def _spoken(cell: Cell, name: str, kind: str, *, strongest: bool) -> str:
+    parts = []
+    if cell.error is not None:
+        parts += [f"mean error {number(cell.error)} on {counted(len(cell.judged), 'target')}"]
+        parts += [] if cell.psnr is None else [f"PSNR {cell.psnr:.1f} dB"]
+        parts += [f"{sum(bool(r.success) for r in cell.judged)} rebuilt"]
+    if kind == "silent":
+        parts.append("found no information")
+    elif cell.ran < len(cell.records) or not cell.records:
+        failed = [record for record in cell.records if not ran(record)]
+        some = f" on {len(failed)}" if cell.ran else ""
+        parts.append(f"{outcome_text(failed)}{some}, which is no evidence of safety")
     parts += ["the strongest attack on this defence"] * strongest
-    return ", ".join(parts)
+    return f"{name}: {', '.join(parts)}"

@@ -45,7 +45,8 @@ def comparisons(
     groups: dict[str, list[Bracket]] = {}
     keys = {table.get("name"): _without_defences(table) for table in config.get("setting", ())}
     for bracket in brackets:
-        groups.setdefault(keys.get(bracket.setting, bracket.setting), []).append(bracket)
+        name, group = bracket.setting, facts[bracket.setting].group
+        groups.setdefault(f"grid {group}" if group else keys.get(name, name), []).append(bracket)
     return tuple(
         Comparison(_lines(group, facts))
         for group in groups.values()
@@ -54,8 +55,6 @@ def comparisons(
 
 
 def _without_defences(table: Mapping[str, Any]) -> str:
-    if table.get("group"):
-        return f"grid {table['group']}"
     kept = {key: value for key, value in table.items() if key not in _OWN}
     release = kept.get("release")
     if isinstance(release, Mapping):

@@ -85,8 +85,8 @@ def _tile(grid: Grid, sheets: Sheets, cell: Cell, row: int, column: int, target:
         return Tile(classes, caption, f"{name}: {words}", ran(record), False)
     said = f"{name}: error {number(record.distance)}"
     if not ran(record):
-        return Tile(classes, _NO_RUN, f"{said}, but the attack ended as: {words}", False, False)
-    return Tile(classes, short(record.distance), said, True, bool(record.success))
+        said += f", but the attack ended as: {words}"
+    return Tile(classes, short(record.distance), said, ran(record), bool(record.success))
 
 
 def _distance(record: Record) -> tuple[float, int]:

@@ -19,12 +19,18 @@ def indexed(image: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uin
     >>> palette[places].tolist()
     [[[9, 8, 7], [0, 0, 0]]]
     """
-    flat = image.reshape(-1, 3).astype(np.uint32)
+    flat = image.reshape(-1, 3).astype(np.int64)
     keys = flat[:, 0] << 16 | flat[:, 1] << 8 | flat[:, 2]
-    distinct, back, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    colours = np.stack([distinct >> 16, distinct >> 8 & 255, distinct & 255], axis=1)
-    box_of, palette = _cut(colours.astype(np.float64), counts.astype(np.float64))
-    return box_of[back].reshape(image.shape[:2]), palette
+    distinct, places = np.unique(keys, return_inverse=True)
+    if len(distinct) > COLOURS:
+        # Neighbours in steps of eight go together: a hundred times fewer to sort.
+        cube = flat >> 3
+        keys = cube[:, 0] << 10 | cube[:, 1] << 5 | cube[:, 2]
+        distinct, places = np.unique(keys, return_inverse=True)
+    counts = np.bincount(places).astype(np.float64)
+    sums = [np.bincount(places, weights=channel) for channel in flat.T]
+    box_of, palette = _cut(np.stack(sums, axis=1) / counts[:, None], counts)
+    return box_of[places].reshape(image.shape[:2]), palette
 
 
 def _cut(colours: FloatArray, counts: FloatArray) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

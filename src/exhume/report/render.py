@@ -14,7 +14,6 @@ from exhume.audit.durable import write_bytes
 from exhume.audit.record import Record
 from exhume.audit.store import Store
 from exhume.audit.summary import Bracket, Summary, summarise
-from exhume.audit.tradeoff import Tradeoff, tradeoffs
 from exhume.report.bars import Bar, three_bars
 from exhume.report.facts import Facts, read_facts
 from exhume.report.gridpart import GridPart, grid_parts
@@ -68,14 +67,14 @@ def page(store: Store, *, redact: bool) -> Page:
         _case(store, summary, bracket, facts[bracket.setting], records) for bracket in brackets
     ]
     anchors = [f"setting-{index}" for index in range(len(cases))]
-    found = grids(list(zip(anchors, cases, strict=True)), config)
+    found = grids(summary, dict(zip(anchors, cases, strict=True)))
     shortened = {m.case.facts.name for grid in found for m in grid.members if m.defence}
     return Page(
         summary=summary,
         verdict=verdict(summary),
         finished=summary.complete and summary.trials > 0,
         bars=_bars(cases, summary.closeness),
-        grids=grid_parts(found, _tradeoffs(store, records, config), redact=redact),
+        grids=grid_parts(found, summary.tradeoffs, redact=redact),
         parts=tuple(
             setting_part(
                 case,
@@ -92,23 +91,6 @@ def page(store: Store, *, redact: bool) -> Page:
         config=json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True),
         redact=redact,
     )
-
-
-def _tradeoffs(
-    store: Store, records: Sequence[Record], config: dict[str, Any]
-) -> tuple[Tradeoff, ...]:
-    """Judge the run's grids from their records and facts."""
-    places = {t.get("name"): t for t in config.get("setting", ())}
-    facts = {
-        name: {
-            **fact,
-            "group": places[name].get("group", ""),
-            "defence": places[name].get("defence", ""),
-        }
-        for name, fact in store.facts().items()
-        if name in places
-    }
-    return tradeoffs(facts, records)
 
 
 def document(shown: Page) -> str:

@@ -34,7 +34,7 @@ def tradeoff_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
 
     def paint(axes: Any) -> None:
         _limits(axes, tradeoff, finite, len(finite) < len(shown))
-        _marks_for_legend(axes, "s")
+        _marks_for_legend(axes, "s", shown)
         _paint_front(axes, finite)
         at = [_paint_point(axes, point) for point in shown]
         _paint_floors(axes, finite)
@@ -56,7 +56,7 @@ def strength_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
     size = (_SIZE[0], 1.1 + 0.24 * len(ordered))
 
     def paint(axes: Any) -> None:
-        _marks_for_legend(axes, "o")
+        _marks_for_legend(axes, "o", ordered)
         for place, point in enumerate(ordered):
             colour, face = _colours(point)
             strength = point.strength
@@ -166,12 +166,10 @@ def _floor_ticks(axes: Any, at: Sequence[tuple[float | None, float]], *, across:
         axes.plot(*where, "|" if across else "_", zorder=3, **style)
 
 
-def _marks_for_legend(axes: Any, undefended: str) -> None:
-    marks = (
-        (undefended, INK, INK, "no defence"),
-        ("o", _OTHER, _OTHER, "a defence"),
-        ("o", MUTED, "none", "no attack really ran"),
-    )
+def _marks_for_legend(axes: Any, undefended: str, points: Sequence[Point]) -> None:
+    marks = [(undefended, INK, INK, "no defence"), ("o", _OTHER, _OTHER, "a defence")]
+    if not all(point.strength.answered for point in points):
+        marks.append(("o", MUTED, "none", "no attack ran to an end"))
     for mark, colour, face, name in marks:
         axes.plot([], [], mark, color=colour, mfc=face, ms=5.5, label=name)
 

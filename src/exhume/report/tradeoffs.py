@@ -16,6 +16,9 @@ from exhume.report.tradeoff_figure import (
 )
 from exhume.report.words import NOTHING, counted, listed, percent, short
 
+_ACCURACY = Measure.ACCURACY.value
+_MOST_NAMED = 5
+
 
 @dataclass(frozen=True)
 class PointLine:
@@ -74,48 +77,54 @@ def answer(tradeoff: Tradeoff) -> str:
     base = next((p for p in tradeoff.points if not p.defence), None)
     known = [p for p in tradeoff.points if p.defence and p.strength.answered]
     if not known:
-        return "No attack really ran against any of the defences, so that none can be told."
+        return "No attack ran to an end against any of the defences, so that none can be told."
     best = max(known, key=lambda point: point.strength.mean)
     of = f"Of {counted(len(known), 'defence')} that attacks ran against"
     if base is not None and best.strength.mean <= base.strength.mean:
         return f"{of}, none left less than no defence."
     alike = [p for p in known if p.strength.blind]
     if len(alike) > 1:
-        return f"{of}, {_cheapest(alike, tradeoff)}{_without(base)}."
-    strength = best.strength
-    error = spread_text(strength.mean, strength.low, strength.high)
-    text = f"{of}, {best.defence} leaves the least: an error of {error} under {_who(best)}"
+        return f"{of}, {_no_better(alike, base, tradeoff)}."
+    under = f"under {best.strength.attack}"
+    if best.strength.blind:
+        under = "where no attack did better than a blind guess"
+    text = f"{of}, {best.defence} leaves the least: {_error(best)} {under}"
     cost = _at_cost(best.utility, tradeoff.measure)
     return f"{text}{_without(base)}, {cost}{_rival(best, known)}."
 
 
-def _cheapest(alike: Sequence[Point], tradeoff: Tradeoff) -> str:
+def _no_better(alike: Sequence[Point], base: Point | None, tradeoff: Tradeoff) -> str:
     """Of several that leave no more than a blind guess has, name the one that costs least."""
-    text = f"{len(alike)} left attacks no better than a blind guess"
+    text = (
+        f"{len(alike)} left them no better than a blind guess, {_error(alike[0])}{_without(base)}"
+    )
     costed = [p for p in alike if p.utility is not None]
     if not costed:
-        return f"{text} ({listed([p.defence for p in alike])}), at a cost that was not measured"
+        names = [p.defence for p in alike]
+        shown = names if len(names) <= _MOST_NAMED else [*names[:_MOST_NAMED], "others"]
+        return f"{text}, at a cost that was not measured: {listed(shown)}"
     cheapest = min(costed, key=lambda p: p.utility.mean if p.utility else math.inf)
     cost = _at_cost(cheapest.utility, tradeoff.measure)
-    return f"{text}; the cheapest, {cheapest.defence}, comes {cost}"
+    return f"{text}; the cheapest is {cheapest.defence}, {cost}"
+
+
+def _error(point: Point) -> str:
+    strength = point.strength
+    return f"an error of {spread_text(strength.mean, strength.low, strength.high)}"
 
 
 def _without(base: Point | None) -> str:
     if base is None:
         return ""
-    return f" (without a defence: {short(base.strength.mean)})"
+    return f", against {short(base.strength.mean)} without a defence"
 
 
 def cautions(tradeoff: Tradeoff) -> str:
-    """Name the defences that no attack really ran against; empty where there is none."""
+    """Name the defences that no attack ran to an end against; empty where there is none."""
     silent = [label_of(p) for p in tradeoff.points if not p.strength.answered]
     if not silent:
         return ""
-    return f"Against {listed(silent)} no attack really ran: nothing is known there."
-
-
-def _who(point: Point) -> str:
-    return "a blind guess" if point.strength.blind else point.strength.attack
+    return f"Against {listed(silent)} no attack ran to an end: that is no evidence of safety."
 
 
 def _at_cost(loss: UtilityLoss | None, measure: str) -> str:
@@ -157,15 +166,12 @@ def _plain(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"
 
 
-_ACCURACY = Measure.ACCURACY.value
-
-
 def _line(point: Point, tradeoff: Tradeoff) -> PointLine:
     known = point.strength.answered
     strength, loss = point.strength, point.utility
     return PointLine(
         defence=label_of(point),
-        error=spread_text(strength.mean, strength.low, strength.high) if known else "not known",
+        error=spread_text(strength.mean, strength.low, strength.high),
         attack=_attack_text(point, known=known),
         loss=NOTHING if loss is None else _loss_text(loss, tradeoff.measure),
         value=NOTHING if loss is None else _value_text(loss, tradeoff.measure),
@@ -178,7 +184,7 @@ def _line(point: Point, tradeoff: Tradeoff) -> PointLine:
 
 def _attack_text(point: Point, *, known: bool) -> str:
     if not known:
-        return "no attack really ran"
+        return "none ran to an end"
     attack = point.strength.attack
     return f"{attack}: no attack did better" if point.strength.blind else attack
 
@@ -216,7 +222,7 @@ def _note(tradeoff: Tradeoff) -> str:
     text = (
         "The strongest attack is the one with the smallest mean error over all targets; where an "
         "attack found nothing, the blind guess stands for it. Intervals of errors are at 95 % over "
-        f"{counted(tradeoff.batches, 'batch').replace('batchs', 'batches')}"
+        f"{counted(tradeoff.batches, 'release')}"
     )
     if not tradeoff.measure:
         return f"{text}. What the defences cost was not measured in this run."
@@ -243,10 +249,10 @@ def _caption(tradeoff: Tradeoff) -> str:
     if not tradeoff.measure:
         return (
             "The error that the strongest attack leaves under each defence: further right is safer."
-            " Hollow: no attack really ran, so nothing is known."
+            " Hollow: no attack ran to an end, so that nothing vouches for it."
         )
     return (
         "Up is safer, left is cheaper: no defence below or right of the line is worth choosing. "
-        "Bars are 95 % intervals. Hollow: no attack really ran, so nothing is known. Triangles at "
-        "the right edge: training diverged."
+        "Bars are 95 % intervals. Hollow: no attack ran to an end, so that nothing vouches for it. "
+        "Triangles at the right edge: training diverged."
     )
