@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from exhume.audit import Processes, Serial, make_plan, run
 from exhume.audit.authenticity import held_out_records, networks_to_judge, own_split
@@ -14,6 +15,7 @@ from exhume.audit.costs import Cell, Cost, Estimate
 from exhume.audit.store import Store
 from exhume.config import Config, parse
 from exhume.errors import InputError
+from exhume.report import render
 
 TOML = """
 [[setting]]
@@ -180,3 +182,49 @@ def test_a_plan_counts_what_the_judge_costs():
 def test_a_judge_needs_several_networks(count):
     with pytest.raises(InputError, match=r"authenticity: should be 0 .* or at least 3"):
         config(networks=count)
+
+
+GIVEN = """
+[[setting]]
+name = "alone"
+attacks = ["row-space"]
+
+[setting.release]
+file = "model.safetensors"
+model = "mlp"
+hidden = [40]
+activation = "relu"
+batch_size = 6
+
+[setting.knowledge]
+training = { learning_rate = 0.2, momentum = 0.9, weight_decay = 1e-2, epochs = 400 }
+initial = false
+value_range = [0.0, 1.0]
+shadow_targets = "own.npz"
+
+[audit]
+authenticity = 4
+"""
+
+
+def test_a_checkpoint_from_outside_is_judged_without_the_truth(tmp_path):
+    plan = make_plan(config())
+    setting = plan.setting(0)
+    (release,) = setting.releases(setting.groups(range(6)), 0)
+    save_file({n: np.asarray(a) for n, a in release.arrays()}, tmp_path / "model.safetensors")
+    own = setting.shadow_targets
+    np.savez(tmp_path / "own.npz", x=own.x, y=own.y)
+    given = parse(GIVEN, folder=tmp_path, source="a test")
+    run(make_plan(given), tmp_path / "run", Serial())
+    found = judged(tmp_path / "run")
+    assert found["networks"] == 4
+    assert found["claimed"]["area"] is not None
+    assert found["measured"] is None
+    assert found["right"] is None
+    assert "truth" not in found["said"]
+    assert len(found["candidates"]) >= 2
+    for one in found["candidates"]:
+        assert 0 <= one["score"] <= 1
+        assert one["real"] is None
+        assert one["training"] is None
+    assert "Is it real?" in render(tmp_path / "run").read_text()
