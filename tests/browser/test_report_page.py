@@ -189,11 +189,11 @@ def test_dark_and_light_both_have_contrast_and_their_own_figures(opened: Opened)
 def _contrast(page: Any) -> dict[str, float]:
     """The contrast of each kind of text with what is behind it, by its selector."""
     selectors = ["body", "h1", ".which", ".note", "a", ".status.no-run", "figcaption", ".differs"]
-    found: dict[str, float] = page.evaluate(_CONTRAST, selectors)
+    found: dict[str, float] = page.evaluate(CONTRAST, selectors)
     return found
 
 
-_CONTRAST = """(selectors) => {
+CONTRAST = """(selectors) => {
   const parts = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = (rgb) => rgb.slice(0, 3).map((v) => v / 255)
     .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))

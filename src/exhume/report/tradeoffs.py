@@ -196,11 +196,10 @@ def _value_text(loss: UtilityLoss, measure: str) -> str:
 
 
 def _winner_line(winner: Winner, tradeoff: Tradeoff) -> WinnerLine:
-    limit = (
-        f"{100 * winner.utility_loss:g} points of accuracy"
-        if tradeoff.measure == _ACCURACY
-        else f"{winner.utility_loss:g} of {tradeoff.measure}"
-    )
+    limit = f"{winner.utility_loss:g} of {tradeoff.measure}"
+    if tradeoff.measure == _ACCURACY:
+        share = 100 * winner.utility_loss
+        limit = f"{share:g} {'point' if share == 1 else 'points'} of accuracy"
     names = [contender.defence or "no defence" for contender in winner.contenders]
     if winner.told:
         sentence = f"{names[0]} protects best"
