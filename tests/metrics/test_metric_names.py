@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from exhume.errors import InputError
-from exhume.metrics import LPIPS, MSE, NCC, PSNR, RMSE, SSIM, ClassifierKL, make, names
+from exhume.metrics import LPIPS, MSE, NCC, PSNR, RMSE, SSIM, ClassifierKL, Span, make, names
 
 
 def test_every_name_makes_its_metric(monkeypatch: pytest.MonkeyPatch, random_weights: Path) -> None:
     monkeypatch.setenv("EXHUME_DATA", str(random_weights.parent))
-    kinds = (MSE, RMSE, PSNR, SSIM, NCC, LPIPS, ClassifierKL)
+    kinds = (MSE, RMSE, PSNR, SSIM, NCC, LPIPS, ClassifierKL, Span)
     for name, kind in zip(names(), kinds, strict=True):
         metric = make(
             name, value_range=(0, 1), scale=np.array([1.0, 2.0]), predict=lambda records: records

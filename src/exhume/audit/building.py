@@ -189,6 +189,7 @@ class Loaded:
 def load_data(table: DataTable) -> Loaded:
     """Read the records that a [data] table names."""
     from exhume.data import load, read_records, restrict_classes
+    from exhume.data.images import shrunk
 
     if table.name is not None:
         found = load(table.name)
@@ -200,6 +201,8 @@ def load_data(table: DataTable) -> Loaded:
         assert table.file is not None
         records, value_range = read_records(Path(table.file), label=table.label), None
         task = _task_of(records)
+    if table.shrink > 1:
+        records = Records(shrunk(records.x, table.shrink), records.y, records.weight)
     if table.classes is not None:
         records = restrict_classes(records, table.classes)
         task = Task.BINARY if len(table.classes) == 2 else Task.MULTICLASS

@@ -258,7 +258,8 @@ def _architecture(
         case "convnet":
             return ConvNet(record_shape, outputs, table.width or 32)
         case "resnet18":
-            return ResNet(record_shape, outputs, table.width or 64)
+            width, head = table.width or 64, table.wide_head
+            return ResNet(record_shape, outputs, width, wide_head=head)
     return resnet20(record_shape, outputs)
 
 

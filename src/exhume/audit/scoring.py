@@ -108,7 +108,8 @@ def scores_of(
     truth, labels = setting.targets.x[list(targets)], setting.targets.labels[list(targets)]
     thresholds = yard.oracle.nearest_distance[list(targets)] * plan.config.audit.closeness
     found = [i for i, result in enumerate(results) if len(result)]
-    tables = {m.name: _column(m, truth, results, found) for m in yard.metrics}
+    batches = setting.groups(range(len(targets)))
+    tables = {m.name: _metric_column(m, truth, results, found, batches) for m in yard.metrics}
     tables |= columns(plan, index, targets)
     distances = _column(yard.success, truth, results, found)
     return [
@@ -159,6 +160,24 @@ def _member(result: Reconstruction, place: int) -> Reconstruction:
         result.message,
         result.stats,
     )
+
+
+def _metric_column(
+    metric: Metric,
+    truth: Array,
+    results: Sequence[Reconstruction],
+    found: Sequence[int],
+    batches: Sequence[tuple[int, ...]],
+) -> FloatArray:
+    """Score all results one by one, or a batch's results together."""
+    if not metric.joint:
+        return _column(metric, truth, results, found)
+    parts = [[i for i in batch if i in found] for batch in batches]
+    columns = [_column(metric, truth, results, part) for part in parts]
+    joined: FloatArray = np.full(len(results), np.nan)
+    for part, column in zip(parts, columns, strict=True):
+        joined[part] = column[part]
+    return joined
 
 
 def _column(

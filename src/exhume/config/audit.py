@@ -30,11 +30,12 @@ class DataTable(Table):
     ``shadow_targets_from`` names another data set that the shadow targets come from; its classes
     are numbered round the model's own. ``before`` records, which everybody has, are what the model
     was trained on before, in the same way; it starts from there. ``whole`` takes the data set's
-    test records too.
+    test records too. ``shrink`` k makes images smaller: k × k pixels become their mean.
     """
 
     name: str | None = None
     whole: bool = False
+    shrink: Count = 1
     file: Path | None = None
     label: str | None = None
     classes: tuple[int, ...] | None = None

@@ -96,7 +96,8 @@ class NetworkReleaseTable(_ReleaseTable):
     ``model`` is one of ours, or ``package.module:function`` of the user's own, which returns a
     torch module and is imported only with ``--trust-code``. ``batch_size``, ``warm_up``,
     ``clients``, ``imprint`` and ``batch_norm`` go with gradients and updates; ``classes`` is how
-    many there are, where no records tell. Weights with a ``batch_size`` are trained on that many
+    many there are, where no records tell. ``wide_head`` units stand before a ResNet's classes, as
+    Liu et al. 2024 have them (appendix F). Weights with a ``batch_size`` are trained on that many
     records, and the adversary has none of them.
     """
 
@@ -114,6 +115,7 @@ class NetworkReleaseTable(_ReleaseTable):
         ConvolutionTable(filters=32, kernel=4),
     )
     width: Count | None = None
+    wide_head: Count | None = None
     activation: Annotated[str, AfterValidator(_activation)] | None = None
     device: str = "cpu"
 
@@ -155,6 +157,7 @@ class NetworkReleaseTable(_ReleaseTable):
             raise ValueError(f"convolutions goes with model = 'cnn', not with {self.model!r}")
         for key, models in (
             ("width", ("convnet", "resnet18", "two-layer")),
+            ("wide_head", ("resnet18",)),
             ("activation", ("mlp", "cnn", "two-layer")),
         ):
             if self.model not in models and key in given:

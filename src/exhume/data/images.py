@@ -77,3 +77,21 @@ class ImageKind:
 def _class_numbers(files: Sequence[RawImages]) -> Array:
     # Already checked to be small: the cast from any integer type is safe.
     return np.concatenate([raw.labels for raw in files], dtype=np.int64, casting="unsafe")
+
+
+def shrunk(images: Array, by: int) -> Array:
+    """Return images (n, height, width, …) with ``by`` × ``by`` pixels taken together as their mean.
+
+    >>> shrunk(np.arange(4.0).reshape(1, 2, 2), 2)
+    array([[[1.5]]])
+    """
+    if images.ndim < 3 or any(side % by for side in images.shape[1:3]):
+        raise InputError(
+            f"records of shape {images.shape[1:]} can't be shrunk by {by}: it takes images whose "
+            "sides it divides"
+        )
+    count, height, width, *channels = images.shape
+    blocks = images.reshape(count, height // by, by, width // by, by, *channels)
+    means: Array = blocks.mean(axis=(2, 4), dtype=images.dtype)
+    means.flags.writeable = False
+    return means

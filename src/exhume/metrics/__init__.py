@@ -29,6 +29,7 @@ from exhume.metrics.oblivious import (
 )
 from exhume.metrics.oracle import Oracle, nearest_neighbours
 from exhume.metrics.perceptual import LPIPS, SSIM, lpips_unavailable, lpips_weights
+from exhume.metrics.span import Span
 
 __all__ = [
     "LPIPS",
@@ -47,6 +48,7 @@ __all__ = [
     "Metric",
     "Oracle",
     "Proportion",
+    "Span",
     "best_constant",
     "best_constant_guess",
     "bootstrap_mean",

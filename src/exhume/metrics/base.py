@@ -33,6 +33,8 @@ class Metric(ABC):
 
     name: ClassVar[str]
     higher_is_better: ClassVar[bool]
+    joint: ClassVar[bool] = False
+    """Whether the samples of a batch are scored together, not each by itself."""
     value_range: Range | None
 
     @final

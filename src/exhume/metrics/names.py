@@ -8,15 +8,16 @@ from exhume.metrics.base import Metric, Range
 from exhume.metrics.classifier import ClassifierKL, Predict
 from exhume.metrics.error import MSE, NCC, PSNR, RMSE
 from exhume.metrics.perceptual import LPIPS, SSIM, lpips_weights
+from exhume.metrics.span import Span
 
 
 def names() -> tuple[str, ...]:
     """Return every metric's name.
 
     >>> names()
-    ('mse', 'rmse', 'psnr', 'ssim', 'ncc', 'lpips', 'kl')
+    ('mse', 'rmse', 'psnr', 'ssim', 'ncc', 'lpips', 'kl', 'span')
     """
-    return tuple(metric.name for metric in (MSE, RMSE, PSNR, SSIM, NCC, LPIPS, ClassifierKL))
+    return tuple(metric.name for metric in (MSE, RMSE, PSNR, SSIM, NCC, LPIPS, ClassifierKL, Span))
 
 
 def make(
@@ -44,6 +45,8 @@ def make(
             return NCC(value_range=value_range)
         case "lpips":
             return LPIPS(lpips_weights(), value_range=_needed(value_range, name))
+        case "span":
+            return Span(value_range=value_range)
         case "kl" if predict is not None:
             return ClassifierKL(predict, value_range=value_range)
         case "kl":

@@ -14,6 +14,7 @@ from exhume.attacks.base import Attack, nothing
 from exhume.attacks.features.head import Head, Response
 from exhume.attacks.features.recover import RecoveredFeatures, recover_features
 from exhume.attacks.features.search import Settings
+from exhume.attacks.features.tensor import tensor_features
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.models.base import Activation, Network
@@ -33,11 +34,13 @@ class Features(Attack):
 
     Takes a ``Gradient`` of a ``TwoLayer`` network, or of an ``MLP`` with one hidden layer, at known
     parameters. Labels are used where known, and inferred otherwise. Records of the batch that are
-    known (``knowledge.fixed_set``) are subtracted first.
+    known (``knowledge.fixed_set``) are subtracted first. ``fit`` False leaves it at the tensor
+    method's directions, which is the published attack: what they are the start of is then missing.
     """
 
     name: ClassVar[str] = "features"
     settings: Settings = field(default_factory=Settings)
+    fit: bool = True
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Return None, or what is missing: the gradient, the network, its parameters, its width."""
@@ -71,6 +74,8 @@ class Features(Attack):
         gradient, bias = _without_known(gradient, bias, head, step, release, knowledge)
         if not gradient.any():
             return nothing(knowledge, Status.NO_INFORMATION, "the head's gradient is 0")
+        if not self.fit:
+            return _directions(gradient, head, count, knowledge, rng)
         labels = None if knowledge.labels is None else step.responses(knowledge.labels)
         found = recover_features(
             gradient,
@@ -82,6 +87,20 @@ class Features(Attack):
             rng=rng,
         )
         return _reconstruction(found, knowledge, step)
+
+
+def _directions(
+    gradient: FloatArray, head: Head, count: int, knowledge: Knowledge, rng: np.random.Generator
+) -> Reconstruction:
+    """Return what the moments tell by themselves."""
+    if count > head.dimension:
+        reason = f"{count} directions of {head.dimension} values can't be told apart"
+        return nothing(knowledge, Status.NO_INFORMATION, reason)
+    plain, _ = head.standardised()
+    found = tensor_features(plain, gradient.T / np.abs(gradient).max(), count, rng=rng)
+    samples = found.features.reshape(-1, *knowledge.record_shape)
+    message = "directions only: the records' lengths are not known"
+    return Reconstruction(samples, Status.APPROXIMATE, message=message, stats={"loss": found.loss})
 
 
 @dataclass(frozen=True)
