@@ -35,6 +35,7 @@ def known_attacks() -> tuple[Attack, ...]:
         attacks.Portfolio(),
         attacks.RowSpace(),
         attacks.KKT(),
+        attacks.Bilevel(),
         attacks.KnownInitialisation(),
         attacks.ChangeSparsity(),
         attacks.Oblivious(),
@@ -44,6 +45,8 @@ def known_attacks() -> tuple[Attack, ...]:
 
 _FOR_LINEAR_MODELS = ("glm", "scaler-moments")
 _FOR_NETWORKS = ("trajectory-inversion", "ridge", "reconstructor")
+# Bilevel is run by name alone: it trains the network anew at every step, and what it finds lies
+# beside its own start, which tells of where a search began more than of what was trained on.
 _FOR_WEIGHTS_ALONE = ("row-space", "kkt", "known-initialisation", "change-sparsity")
 _FOR_GRADIENTS = (
     *("first-layer", "sparsity", "cocktail", "imprint", "features"),

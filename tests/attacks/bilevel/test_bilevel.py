@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from exhume.attacks.bilevel import Bilevel
 from exhume.attacks.bilevel.affine import AffineLevel
+from exhume.attacks.bilevel.hidden import HiddenLevel
 from exhume.attacks.bilevel.network import NetworkLevel
+from exhume.attacks.kkt.network import HiddenLayer, read
 from exhume.attacks.starts import GaussianStart, GivenStart, MixedStart, UniformStart
 from exhume.data import load
 from exhume.errors import InputError
@@ -18,6 +22,7 @@ from exhume.models.mlp import MLP
 from exhume.models.two_layer import TwoLayer
 from exhume.records import Records
 from exhume.release import Gradient, Weights
+from exhume.training import SGD, Clipping, Training
 from exhume.training.stationary import Stationary
 
 COUNT = 30
@@ -90,6 +95,82 @@ def test_a_networks_hypergradient_agrees_with_finite_differences():
         ends = [trained(x + sign * step, theta) for sign in (1, -1)]
         values = [float((end - target).square().sum()) for end in ends]
         assert float(gradient[i, j]) == pytest.approx((values[0] - values[1]) / 2e-4, rel=1e-6)
+
+
+def hidden_layer(outputs: int, bias: bool, seed: int) -> tuple[HiddenLevel, torch.Tensor]:
+    """The level of a small network with random parameters, and two records."""
+    rng = np.random.default_rng(seed)
+    network = TwoLayer((6,), outputs, 2, hidden_bias=True, output_bias=bias)
+    values = {n: rng.normal(size=s) for n, s in network.parameter_shapes().items()}
+    training = Stationary(network, tuple(range(max(2, outputs))), weight_decay=0.05)
+    target = read(Weights(values), Knowledge(record_shape=(6,), training=training))
+    assert isinstance(target, HiddenLayer)
+    level = HiddenLevel(training, target, torch.tensor([0, 1]), steps=3000, products=200)
+    return level, torch.tensor(rng.normal(size=(2, 6)))
+
+
+def whole_hypergradient(level: HiddenLevel, x: torch.Tensor) -> torch.Tensor:
+    """The implicit function theorem on the whole network, with its Hessian written out."""
+    first, output, bias = level.trained()
+    network = NetworkLevel(level.training, level.classes).objective
+    ends = [[first, output, bias], [level.first, level.output, level.bias]]
+    theta, target = (
+        torch.cat([w[:, :-1].ravel(), w[:, -1], a.ravel(), *([] if c is None else [c])])
+        for w, a, c in ends
+    )
+
+    def loss(at, records):
+        return level.training.loss(network, at, records, level.classes)
+
+    hessian = torch.autograd.functional.hessian(lambda at: loss(at, x), theta)
+    assert float(torch.linalg.eigvalsh(hessian)[0]) > 1e-3
+    p = torch.linalg.solve(hessian, 2.0 * (theta - target))
+    x, theta = x.clone().requires_grad_(), theta.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(theta, x), theta, create_graph=True)
+    return -torch.autograd.grad(slope, x, p)[0]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "bias", "seed"), [(1, False, 3), (1, True, 5), (3, True, 2), (3, True, 4)]
+)
+def test_a_hidden_layer_among_the_records_is_the_whole_networks(outputs, bias, seed):
+    level, x = hidden_layer(outputs, bias, seed)
+    value, gradient = level.evaluate(x)
+    wanted = whole_hypergradient(level, x)
+    assert torch.allclose(gradient, wanted, rtol=1e-7, atol=1e-8 * float(wanted.abs().max()))
+    first, output, bias_ = level.trained()
+    gaps = [first - level.first, output - level.output]
+    if bias_ is not None:
+        gaps.append(bias_ - level.bias)
+    assert value == pytest.approx(sum(float(gap.square().sum()) for gap in gaps), rel=1e-9)
+
+
+# Trained networks of ReLUs rest on kinks, where nothing is differentiable; these two don't.
+@pytest.mark.parametrize(("outputs", "bias", "seed"), [(1, False, 6), (3, True, 0)])
+def test_a_hidden_layers_hypergradient_agrees_with_finite_differences(outputs, bias, seed):
+    level, x = hidden_layer(outputs, bias, seed)
+    _, gradient = level.evaluate(x)
+    for i, j in ((0, 0), (1, 2), (1, 5)):
+        step = torch.zeros_like(x)
+        # L-BFGS leaves a gradient of 1e-8: a smaller step would measure that.
+        step[i, j] = 3e-3
+        ends = [level.evaluate(x + sign * step)[0] for sign in (1, -1)]
+        difference = (ends[0] - ends[1]) / 6e-3
+        assert float(gradient[i, j]) == pytest.approx(difference, rel=1e-3)
+
+
+def test_two_outputs_are_one_difference():
+    rng = np.random.default_rng(3)
+    data = Records(rng.uniform(size=(8, 5)), np.arange(8) % 2)
+    training = Stationary(MLP((5,), 2, hidden=()), (0, 1), weight_decay=0.05)
+    release = Weights({"1.weight": rng.normal(size=(2, 5)), "1.bias": rng.normal(size=2)})
+    known = Knowledge(record_shape=(5,), training=training, labels=data.labels)
+    attack = Bilevel(start=GivenStart(data.x), steps=1)
+    exact = attack.reconstruct(release, known, rng=0).stats["initial_distance"]
+    level = NetworkLevel(training, torch.tensor(data.labels), steps=2000)
+    target = level.objective.flat(release.parameters)
+    theta = level.train(torch.tensor(data.x), target)
+    assert exact == pytest.approx(float((theta - target).square().sum()), rel=1e-8)
 
 
 @pytest.fixture(scope="module")
@@ -170,5 +251,14 @@ def test_what_it_refuses_it_names(affine):
     )
     unlabelled = Knowledge(record_shape=(7, 7), training=known.training)
     assert "number of records" in str(Bilevel().accepts(release, unlabelled))
+    network = MLP((7, 7), 2, hidden=(), activation=Activation.RELU)
+    values = {n: np.ones(s) for n, s in network.parameter_shapes().items()}
+    plain = Training(network, (0, 1), SGD(0.1))
+    noisy = replace(plain, optimiser=SGD(0.1, 0.0, 1e-2), clipping=Clipping(1.0, 0.0))
+    for training, reason in ((plain, "weight decay"), (noisy, "clipped")):
+        named = replace(known, training=training)
+        assert reason in str(Bilevel().accepts(Weights(values), named))
+    decayed = replace(known, training=replace(plain, optimiser=SGD(0.1, 0.0, 1e-2)))
+    assert Bilevel().accepts(Weights(values), decayed) is None
     with pytest.raises(InputError, match="rate"):
         Bilevel(rate=0.0)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import Attack
+from exhume.attacks.kkt.counts import record_count
+from exhume.attacks.kkt.network import HiddenLayer, missing, read, trained
 from exhume.attacks.starts import Start, UniformStart
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
@@ -31,6 +33,8 @@ class Bilevel(Attack):
     as a box; the gradient comes from the implicit function theorem. ``records`` is how many there
     were (None: as many as labels are known). The answer depends on ``start``: every reconstruction
     ends nearest to where it began, and a small distance of the parameters does not make it real.
+    Affine classifiers of two classes are trained exactly, one hidden layer of ReLUs among the
+    records, any other network as it is.
     """
 
     records: int | None = None
@@ -54,43 +58,45 @@ class Bilevel(Attack):
         """Ask for weights that were trained until nothing moved, and for how many records."""
         if not isinstance(release, Weights):
             return f"it reads weights, not a release of the kind {type(release).__name__}"
-        training = knowledge.training
-        if not isinstance(training, Stationary):
-            return "training must be known, and run until nothing moves (Stationary)"
-        if self.records is None and knowledge.labels is None:
-            return "the number of records must be given, or their labels"
-        if training.network.record_shape != knowledge.record_shape:
-            return (
-                f"a record has shape {knowledge.record_shape}, "
-                f"the network takes {training.network.record_shape}"
-            )
-        for name, shape in training.network.parameter_shapes().items():
-            if name not in release.parameters or release.parameters[name].shape != shape:
-                return f"there is no parameter {name!r} of shape {shape} in the release"
+        reason = missing(release, knowledge)
+        if reason is not None:
+            return reason
+        training = resting_place(knowledge)
+        if isinstance(training, str):
+            return training
+        if self._count(release, knowledge) is None:
+            return "the number of records must be given, or their labels: nothing else tells it"
         return None
+
+    def _count(self, release: Release, knowledge: Knowledge) -> int | None:
+        """How many records there were: told, as many as labels, or as a hidden layer shows."""
+        network = read(release, knowledge)
+        if isinstance(network, HiddenLayer):
+            return record_count(self.records, network, knowledge)
+        return self.records or (None if knowledge.labels is None else len(knowledge.labels))
 
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
         assert isinstance(release, Weights)
-        assert isinstance(knowledge.training, Stationary)
-        labels = knowledge.labels
-        count = self.records or (0 if labels is None else len(labels))
-        classes = _classes(knowledge.training, labels, count)
+        training, count = resting_place(knowledge), self._count(release, knowledge)
+        assert isinstance(training, Stationary)
+        assert count is not None
+        classes = _classes(training, knowledge.labels, count)
         centre = np.asarray(release.parameters.get(CENTRE, 0.0), dtype=np.float64)
         begun = self.start.draw(count, knowledge.record_shape, rng)
         if knowledge.value_range is not None:
             begun = np.clip(begun, *knowledge.value_range)
-        level = self._level(release, knowledge.training, classes, centre, rng)
+        level = self._level(release, replace(knowledge, training=training), classes, centre)
         samples, values = self._descend(level, begun, knowledge.value_range)
         size = sum(
             float(np.square(release.parameters[n]).sum())
-            for n in knowledge.training.network.parameter_shapes()
+            for n in training.network.parameter_shapes()
         )
         return Reconstruction(
             samples,
             Status.APPROXIMATE,
-            labels=np.asarray(knowledge.training.classes)[classes],
+            labels=np.asarray(training.classes)[classes],
             message="near its own start; a small distance of parameters does not make it real",
             stats={
                 "distance": values[1],
@@ -121,25 +127,41 @@ class Bilevel(Attack):
         return best, (first, lowest)
 
     def _level(
-        self,
-        release: Weights,
-        training: Stationary,
-        classes: Array,
-        centre: FloatArray,
-        rng: np.random.Generator,
+        self, release: Weights, knowledge: Knowledge, classes: Array, centre: FloatArray
     ) -> Level:
+        """Return the lower level: exact, among the records, or of the network as it is."""
+        training = knowledge.training
+        assert isinstance(training, Stationary)
         network = training.network
-        if isinstance(network, MLP) and not network.hidden and network.outputs == 1:
+        if isinstance(network, MLP) and not network.hidden and network.outputs < 3:
             return _affine(release, training, classes, centre)
-        return self._network(release, training, classes, centre, rng)
+        hidden = read(release, knowledge)
+        if isinstance(hidden, HiddenLayer):
+            return self._hidden(hidden, training, classes, centre)
+        return self._network(release, training, classes, centre)
+
+    def _hidden(
+        self, target: HiddenLayer, training: Stationary, classes: Array, centre: FloatArray
+    ) -> Level:
+        """Return the lower level of one hidden layer, worked out among the records."""
+        import torch
+
+        from exhume.attacks.bilevel.hidden import HiddenLevel
+
+        level = HiddenLevel(
+            *(training, target, torch.tensor(classes)),
+            steps=self.lower_steps,
+            products=self.products,
+        )
+
+        def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
+            value, gradient = level.evaluate(torch.tensor((x - centre).reshape(len(x), -1)))
+            return value, np.asarray(gradient.numpy()).reshape(x.shape)
+
+        return evaluate
 
     def _network(
-        self,
-        release: Weights,
-        training: Stationary,
-        classes: Array,
-        centre: FloatArray,
-        rng: np.random.Generator,
+        self, release: Weights, training: Stationary, classes: Array, centre: FloatArray
     ) -> Level:
         """Return the lower level of any network, each training begun where the last one ended."""
         import torch
@@ -163,20 +185,41 @@ class Bilevel(Attack):
         return evaluate
 
 
+def resting_place(knowledge: Knowledge) -> Stationary | str:
+    """Return the problem that training solves where it comes to rest, or why there is none."""
+    training = trained(knowledge)
+    if training is None:
+        return "training must be known"
+    if isinstance(training, Stationary):
+        return training
+    if training.classes is None:
+        return "it trains classifiers, and this is a regression"
+    if training.clipping is not None:
+        return "records' gradients were clipped: training comes to rest elsewhere"
+    if not training.optimiser.weight_decay > 0:
+        return "without weight decay training comes to rest nowhere"
+    return Stationary(training.network, training.classes, training.optimiser.weight_decay)
+
+
 def _affine(release: Weights, training: Stationary, classes: Array, centre: FloatArray) -> Level:
     """Return the exact lower level of an affine classifier."""
     from exhume.attacks.bilevel.affine import AffineLevel
 
-    parts = [np.asarray(release.parameters[n]).ravel() for n in ("1.weight", "1.bias")]
-    target = np.concatenate(parts).astype(np.float64)
-    level = AffineLevel(2.0 * classes - 1.0, training.weight_decay)
+    weight, bias = (np.asarray(release.parameters[f"1.{n}"]) for n in ("weight", "bias"))
+    released = np.column_stack([weight, bias]).astype(np.float64)
+    target, share, rest = released[0], 1.0, 0.0
+    if len(released) == 2:
+        # Only the difference of two outputs matters, and decay shares it out evenly: ±w/2.
+        target, share = released[1] - released[0], 0.5
+        rest = 0.5 * float(np.square(released.sum(axis=0)).sum())
+    level = AffineLevel(2.0 * classes - 1.0, share * training.weight_decay)
     theta: list[FloatArray | None] = [None]
 
     def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
         flat = (x - centre).reshape(len(x), -1)
         theta[0] = found = level.train(flat, theta[0])
         value, gradient = level.hypergradient(flat, found, target)
-        return value, gradient.reshape(x.shape)
+        return share * value + rest, share * gradient.reshape(x.shape)
 
     return evaluate
 

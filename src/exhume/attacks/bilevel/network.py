@@ -50,17 +50,28 @@ class NetworkLevel:
     def hypergradient(self, x: Tensor, theta: Tensor, target: Tensor) -> tuple[float, Tensor]:
         """Return ‖θ − θ*‖² and its gradient in ``x``: −∂ₓ⟨∇_θ loss, p⟩ with H p = 2(θ − θ*)."""
         x, theta = x.detach().requires_grad_(), theta.detach().requires_grad_()
+        slope, gap = self._slope(x, theta), theta.detach() - target
+        p = self._solved(slope, theta, 2.0 * gap)
+        (gradient,) = torch.autograd.grad(slope, x, p)
+        return float(gap @ gap), -gradient
+
+    def inverse_hessian(self, x: Tensor, theta: Tensor, right: Tensor) -> Tensor:
+        """Return p with H p = ``right``, as far as the products go."""
+        theta = theta.detach().requires_grad_()
+        return self._solved(self._slope(x, theta), theta, right)
+
+    def _slope(self, x: Tensor, theta: Tensor) -> Tensor:
+        """Return ∇_θ loss, to be differentiated again."""
         loss = self.training.loss(self.objective, theta, x, self.classes)
         (slope,) = torch.autograd.grad(loss, theta, create_graph=True)
+        return slope
 
+    def _solved(self, slope: Tensor, theta: Tensor, right: Tensor) -> Tensor:
         def product(vector: Tensor) -> Tensor:
             (found,) = torch.autograd.grad(slope, theta, vector, retain_graph=True)
             return found
 
-        gap = theta.detach() - target
-        p = solved(product, 2.0 * gap, self.products)
-        (gradient,) = torch.autograd.grad(slope, x, p)
-        return float(gap @ gap), -gradient
+        return solved(product, right, self.products)
 
 
 def solved(product: Callable[[Tensor], Tensor], right: Tensor, products: int) -> Tensor:
