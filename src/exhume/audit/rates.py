@@ -16,7 +16,7 @@ from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
 
 
 def relative_rate(mechanism: Mechanism, records: int) -> float | None:
-    """Return a defence's upper rate over that of none (Liu et al. 2024, Table 1): a ratio of errors.
+    """Return a defence's upper rate over that of none (Liu et al. 2024, Table 1).
 
     For one defence around a gradient of ``records`` records, or local steps; None for several, and
     where the table has no upper rate or one that depends on the gradient (DP-SGD, pruning). Rates

@@ -96,8 +96,7 @@ def _row(records: Sequence[Record], metric: str) -> FloatArray:
 
 
 def _error(record: Record, metric: str) -> float | None:
-    if not Status[record.status].ran:
-        return None
+    # Whatever the attack says of it: a candidate that it doubts is a candidate.
     return record.distance if metric == "rmse" else record.scores.get(metric)
 
 

@@ -169,11 +169,12 @@ def _on_every_measure(
     base = next((p.setting for p in points if not p.defence), None)
     if base is None or not runs[base] or not all(runs.values()):
         return [plain]
-    return [
+    found = [
         _with_utility(plain, measure, runs, base, strengths, rng)
         for measure in Measure
         if all(_value(r, measure) is not None for r in runs[base])
     ]
+    return found or [plain]
 
 
 def _point(fact: Mapping[str, Any], errors: Errors, draws: FloatArray, metric: str) -> Point:
