@@ -62,12 +62,12 @@ def strength_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
             strength = point.strength
             _bars(axes, strength.mean, place, (strength.low, strength.high), colour, across=True)
             axes.plot(strength.mean, place, "o", color=colour, mfc=face, ms=5.5, zorder=4)
+        axes.set_xlim(0, _reach(tradeoff))
         _floor_ticks(axes, [(p.floor, i) for i, p in enumerate(ordered)], across=True)
         if tradeoff.blind is not None:
             axes.axvline(tradeoff.blind, color=BLIND, dashes=(4, 2), label="a blind guess")
         axes.set_yticks(range(len(ordered)), [drawn_name(label_of(p)) for p in ordered])
         axes.set(ylim=(-0.7, len(ordered) - 0.3), xlabel="error under the strongest attack")
-        axes.set_xlim(left=0)
         axes.grid(axis="y", visible=False)
         _legend(axes, left=0.24)
 
@@ -81,9 +81,14 @@ def _limits(axes: Any, tradeoff: Tradeoff, finite: Sequence[Point], diverged: bo
     room = (high - low or 1.0) * 0.08
     # A training that diverged stands beyond all others, where its loss is no number.
     axes.set_xlim(low - room, high + room * (3 if diverged else 1))
-    heights = [p.strength.mean for p in tradeoff.points] + [tradeoff.blind or 0.0]
-    heights += [p.strength.high or 0.0 for p in tradeoff.points]
-    axes.set_ylim(0, max(heights) * 1.12 or 1.0)
+    axes.set_ylim(0, _reach(tradeoff))
+
+
+def _reach(tradeoff: Tradeoff) -> float:
+    """How far an axis of errors goes: past all that were measured, not to floors beyond them."""
+    errors = [p.strength.mean for p in tradeoff.points] + [tradeoff.blind or 0.0]
+    errors += [p.strength.high or 0.0 for p in tradeoff.points]
+    return max(errors) * 1.12 or 1.0
 
 
 def _paint_front(axes: Any, points: Sequence[Point]) -> None:
@@ -158,12 +163,23 @@ def _paint_floors(axes: Any, points: Sequence[Point]) -> None:
 
 
 def _floor_ticks(axes: Any, at: Sequence[tuple[float | None, float]], *, across: bool) -> None:
+    """Mark floors where they are, and at the edge those beyond what errors reach."""
     known = [(floor, place) for floor, place in at if floor is not None]
-    if known:
-        floors, places = zip(*known, strict=True)
-        where = (floors, places) if across else (places, floors)
-        style = {"color": BOUND, "ms": 11, "mew": 2, "label": "floor of the bound attacks"}
-        axes.plot(*where, "|" if across else "_", zorder=3, **style)
+    top = (axes.get_xlim() if across else axes.get_ylim())[1]
+    near = [(floor, place) for floor, place in known if floor <= top]
+    far = [(0.985 * top, place) for floor, place in known if floor > top]
+    tick, arrow = ("|", ">") if across else ("_", "^")
+    style = {"color": BOUND, "linestyle": "none", "zorder": 3}
+    for marked, mark, size, name in (
+        (near, tick, 11, "floor of the bound attacks"),
+        (far, arrow, 6, "floor beyond the picture"),
+    ):
+        if marked:
+            floors, places = zip(*marked, strict=True)
+            where = (floors, places) if across else (places, floors)
+            axes.plot(
+                *where, marker=mark, ms=size, mew=2 if mark == tick else 1, label=name, **style
+            )
 
 
 def _marks_for_legend(axes: Any, undefended: str, points: Sequence[Point]) -> None:
