@@ -8,7 +8,7 @@ import pytest
 
 from exhume.audit import Serial, make_plan, run
 from exhume.metrics import lpips_unavailable
-from exhume.studies import Kind, Run, Scale, judged, parts
+from exhume.studies import Kind, Reading, Run, Scale, judged, parts
 from exhume.studies.publish import note
 
 PARTS = {part.name: part for part in parts("balle2022")}
@@ -27,9 +27,9 @@ DIRECTION = {
     "transfer": ["fine-tuned on 64 against 64 from scratch"],
     "width": ["width 2", "width 10", "width 10, second layer only"],
     "fixed-size": ["fixed set of 30", "fixed set of 60"],
-    "epochs": ["5 epochs", "60 epochs", "5 → 60 epochs"],
+    "epochs": ["5 epochs", "60 epochs"],
     "optimisers": ["GD + momentum, 20 epochs", "Adam, 20 epochs"],
-    "blackbox": ["only logits are released", "logits against weights"],
+    "blackbox": ["only logits are released"],
     "factors": [
         *("default", "a smaller fixed set", "hidden layer ten times as wide"),
         *("second layer only", "2.5 times the epochs", "ReLU", "ReLU, against the default"),
@@ -54,6 +54,8 @@ DIRECTION = {
     "rero": ["ε = 1: share of targets rebuilt", "ε = 1: Theorem 2", "ε = 1: κ of the prior"],
 }
 """The rows that must come out as the paper has them even at this size."""
+LARGER = {"epochs": ("60 epochs", "5 epochs"), "warmstart": ("near convergence", "from scratch")}
+"""Settings of which the first must be the harder one for ridge, which varies less than φ here."""
 
 
 def test_every_part_is_held_to_its_direction():
@@ -74,6 +76,9 @@ def test_shows_the_papers_direction(name, tmp_path):
         if verdicts[label].kind is not Kind.CONFIRMED
     }
     assert not wrong
+    if name in LARGER:
+        harder, easier = (found.read(Reading("mse.mean", s), "ridge") for s in LARGER[name])
+        assert harder > 1.2 * easier
     _require_attacks_ran(name, found)
 
 

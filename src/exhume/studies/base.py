@@ -30,8 +30,8 @@ class Size:
     """What a scale decides, and what ``--set`` may change.
 
     ``values`` are what the part goes through (widths, epochs, noise multipliers …),
-    ``phi_epochs`` and ``phi_width`` belong to the reconstructor network φ, ``jacobians`` to
-    trajectory inversion.
+    ``phi_epochs`` and ``phi_width`` belong to the reconstructor network φ, ``jacobians``
+    and ``retries`` to trajectory inversion.
     """
 
     data: str = "mnist"
@@ -46,6 +46,7 @@ class Size:
     phi_epochs: int = 100
     phi_width: int = 1000
     jacobians: int = 60
+    retries: int = 6
     membership: int = 0
     values: tuple[float, ...] = ()
     other_data: str = ""

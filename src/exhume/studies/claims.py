@@ -19,10 +19,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a row ends, and why."""
+    """How a row ends, and why; ``by`` names the attack that bore it out, where not the paper's."""
 
     kind: Kind
     reason: str
+    by: str = ""
 
     def describe(self) -> str:
         """Return it as a table's cell."""
@@ -63,8 +64,9 @@ class Claim:
             return Verdict(Kind.NOT_TESTABLE, "not part of this run")
         held = [attack for attack in tried if self._holds(run, attack)]
         if held and (not self.every or len(held) == len(tried)):
-            by = "" if held[0] == tried[0] else f"by {held[0]}, not by {tried[0]}: "
-            return Verdict(Kind.CONFIRMED, by + self._text(run, held[0]))
+            by = "" if held[0] == tried[0] else held[0]
+            note = f"by {by}, not by {tried[0]}: " if by else ""
+            return Verdict(Kind.CONFIRMED, note + self._text(run, held[0]), by)
         if self.needs is not None:
             there = run.read(Reading(self.needs.quantity, self.left.setting), "")
             if there is not None and there < self.needs.least:

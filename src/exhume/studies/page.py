@@ -53,8 +53,12 @@ def _introduction(paper: str) -> str:
 def _overview(runs: list[tuple[Part, Run]]) -> str:
     lines = ["| part | of the paper | size | verdicts |", "|---|---|---|---|"]
     for part, run in runs:
-        found = Counter(verdict.kind for _, verdict in _verdicts(part, run))
+        verdicts = [verdict for _, verdict in _verdicts(part, run)]
+        found = Counter(verdict.kind for verdict in verdicts)
         counts = ", ".join(f"{found[kind]} {kind.value}" for kind in Kind if found[kind])
+        others = Counter(verdict.by for verdict in verdicts if verdict.by)
+        if others:
+            counts += f" ({', '.join(f'{n} by {attack}' for attack, n in others.items())})"
         link = f"[{part.name}](#{_anchor(part)})"
         cells = [link, part.reference, _size(run), counts]
         lines.append(f"| {' | '.join(cells)} |")

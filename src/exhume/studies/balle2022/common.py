@@ -32,6 +32,7 @@ LAPTOP = Size(
     phi_epochs=40,
     phi_width=300,
     jacobians=0,
+    retries=1,
 )
 LAPTOP_CIFAR = replace(
     LAPTOP,
@@ -52,6 +53,7 @@ SMOKE = Size(
     phi_epochs=60,
     phi_width=150,
     jacobians=0,
+    retries=1,
 )
 SLOW = replace(SMOKE, shadow_targets=150, targets=8, epochs=5, phi_epochs=40)
 """Where every shadow model is trained alone: its start, order or noise is its own."""
@@ -111,7 +113,7 @@ def setting(
         "options": {
             "reconstructor": {**learning, **phi},
             "ridge": learning,
-            "trajectory-inversion": {"jacobians": size.jacobians},
+            "trajectory-inversion": {"jacobians": size.jacobians, "retries": size.retries},
         },
         **others,
     }
