@@ -122,6 +122,16 @@ class TestFigure:
         assert part.winners == ()
         assert "cost was not measured" in part.note
 
+    @pytest.mark.parametrize("made", [MEASURED, STRENGTHS])
+    def test_a_floor_beyond_all_errors_does_not_stretch_the_picture(self, made: Tradeoff) -> None:
+        high = replace(made, points=(*made.points[:-1], replace(made.points[-1], floor=200.0)))
+        if made.measure:
+            high = replace(made, points=(replace(made.points[0], floor=200.0), *made.points[1:]))
+        said = texts(tradeoff_part(high).figure)
+        assert "floor of the bound attacks, beyond" in said
+        assert not {"50", "100", "200"} & set(said)
+        assert "floor of the bound attacks, beyond" not in texts(tradeoff_part(made).figure)
+
     def test_what_diverged_stands_at_the_edge(self) -> None:
         lost = UtilityLoss(math.inf, None, None, math.nan, 2)
         broken = replace(point("broken", 0.28), utility=lost, on_front=False)

@@ -63,6 +63,8 @@ def strength_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
             _bars(axes, strength.mean, place, (strength.low, strength.high), colour, across=True)
             axes.plot(strength.mean, place, "o", color=colour, mfc=face, ms=5.5, zorder=4)
         axes.set_xlim(0, _reach(tradeoff))
+        ends = [v for p in ordered for v in (p.strength.mean, p.strength.high) if v is not None]
+        axes.set_xlim(0, max([*ends, tradeoff.blind or 0.0]) * 1.06 or 1.0)
         _floor_ticks(axes, [(p.floor, i) for i, p in enumerate(ordered)], across=True)
         if tradeoff.blind is not None:
             axes.axvline(tradeoff.blind, color=BLIND, dashes=(4, 2), label="a blind guess")
@@ -151,35 +153,31 @@ def _paint_floors(axes: Any, points: Sequence[Point]) -> None:
         for p in points
         if base is not None and p.defence and p.rate is not None and p.utility is not None
     ]
-    top = axes.get_ylim()[1]
-    style = {"mfc": "none", "ms": 5.5, "color": BOUND, "linestyle": "none"}
-    for mark, name, some in (
-        ("D", "rate of Liu et al.", [r for r in rates if r[1] <= top]),
-        ("^", "rate above the picture", [(x, 0.98 * top) for x, y in rates if y > top]),
-    ):
-        if some:
-            losses, errors = zip(*some, strict=True)
-            axes.plot(losses, errors, marker=mark, label=name, **style)
+    _theory(axes, [(error, loss) for loss, error in rates], "D", "rate of Liu et al.", across=False)
 
 
 def _floor_ticks(axes: Any, at: Sequence[tuple[float | None, float]], *, across: bool) -> None:
-    """Mark floors where they are, and at the edge those beyond what errors reach."""
     known = [(floor, place) for floor, place in at if floor is not None]
-    top = (axes.get_xlim() if across else axes.get_ylim())[1]
-    near = [(floor, place) for floor, place in known if floor <= top]
-    far = [(0.985 * top, place) for floor, place in known if floor > top]
-    tick, arrow = ("|", ">") if across else ("_", "^")
-    style = {"color": BOUND, "linestyle": "none", "zorder": 3}
-    for marked, mark, size, name in (
-        (near, tick, 11, "floor of the bound attacks"),
-        (far, arrow, 6, "floor beyond the picture"),
+    _theory(axes, known, "|" if across else "_", "floor of the bound attacks", across=across)
+
+
+def _theory(
+    axes: Any, at: Sequence[tuple[float, float]], mark: str, name: str, *, across: bool
+) -> None:
+    """Mark errors of theory at their places; those beyond the picture are carets at its edge."""
+    limit = (axes.get_xlim if across else axes.get_ylim)()[1]
+    style = {"color": BOUND, "mfc": "none", "linestyle": "none", "zorder": 3, "clip_on": False}
+    size = {"ms": 5.5} if mark == "D" else {"ms": 11, "mew": 2}
+    inside = [(error, place) for error, place in at if error <= limit]
+    beyond = [(limit, place) for error, place in at if error > limit]
+    for some, drawn, label, own in (
+        (inside, mark, name, size),
+        (beyond, ">" if across else "^", f"{name}, beyond", {"ms": 5.5}),
     ):
-        if marked:
-            floors, places = zip(*marked, strict=True)
-            where = (floors, places) if across else (places, floors)
-            axes.plot(
-                *where, marker=mark, ms=size, mew=2 if mark == tick else 1, label=name, **style
-            )
+        if some:
+            errors, places = zip(*some, strict=True)
+            where = (errors, places) if across else (places, errors)
+            axes.plot(*where, marker=drawn, label=label, **style, **own)
 
 
 def _marks_for_legend(axes: Any, undefended: str, points: Sequence[Point]) -> None:
