@@ -22,6 +22,7 @@ from exhume.records import Records
 from exhume.release import Gradient, Update, Weights
 from exhume.training.gradient import Aggregate, LocalSteps, gradient_step
 from exhume.training.network import Training
+from exhume.training.stationary import CENTRE, Stationary
 
 _USUAL_SHADOWS = 200
 """Shadow targets of a batch where nobody says how many, at most half of the records left."""
@@ -131,9 +132,10 @@ def batch_from_file(config: Config, table: SettingTable) -> Setting:
         raise InputError("known labels and statistics come from audit.truth, which is missing")
     shape = _record_shape(knowledge.record_shape, truth, pool)
     initial = read_arrays(knowledge.initial) if isinstance(knowledge.initial, Path) else None
-    mechanism = build_batch_mechanism(
-        table, shape, _stated_classes(release, truth, pool), pool, config.audit.seed, state=initial
-    )
+    training = knowledge.training
+    regression = training is not None and training.loss == "squared-error"
+    classes = _stated_classes(release, truth, pool, regression=regression)
+    mechanism = build_batch_mechanism(table, shape, classes, pool, config.audit.seed, state=initial)
     return Setting(
         table.name,
         table.title or table.name,
@@ -175,13 +177,16 @@ def _given(path: Path, mechanism: Mechanism, batch: int) -> Gradient | Update | 
 def _weights(path: Path, mechanism: Mechanism, arrays: Mapping[str, Array]) -> Weights:
     """Return weights of the mechanism's network; whatever does not fit is named, key by key."""
     model = undefended(mechanism)
-    assert isinstance(model, Training)
-    reasons = misfits(model.network.parameter_shapes(), arrays)
+    assert isinstance(model, Training | Stationary)
+    shapes = model.network.parameter_shapes()
+    if isinstance(model, Stationary) and CENTRE in arrays:
+        shapes[CENTRE] = model.network.record_shape
+    reasons = misfits(shapes, arrays)
     if reasons:
         raise InputError(
             f"{path} does not go with {model.network.describe()}: {'; '.join(reasons)}"
         )
-    return Weights({name: arrays[name] for name in model.network.parameter_shapes()})
+    return Weights({name: arrays[name] for name in shapes})
 
 
 def misfits(shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, Array]) -> list[str]:
@@ -216,10 +221,12 @@ def _record_shape(
 
 
 def _stated_classes(
-    release: NetworkReleaseTable, truth: Records | None, pool: Records | None
+    release: NetworkReleaseTable, truth: Records | None, pool: Records | None, *, regression: bool
 ) -> tuple[int, ...]:
     if release.classes is not None:
         return tuple(range(release.classes))
+    if regression:
+        return ()
     labels: list[Array] = [r.y for r in (truth, pool) if r is not None and r.y is not None]
     if not labels:
         raise InputError("nothing tells how many classes there are: give release.classes")

@@ -77,10 +77,10 @@ def build_batch_mechanism(
 
     release, training = table.release, table.knowledge.training
     assert isinstance(release, NetworkReleaseTable)
-    network = _architecture(release, record_shape, len(classes))
     if release.alone:
-        trained = _trained(table, release, network, classes, seed)
+        trained = _alone(table, release, record_shape, classes, seed)
         return defended(trained, release.defences, table.batch or 1)
+    network = _architecture(release, record_shape, len(classes))
     parameters, buffers = _state(network, release, pool, classes, seed, state)
     step = GradientStep(
         network,
@@ -229,6 +229,32 @@ def _trained(
         _clipping(training),
         training.precision,
         release.device,
+    )
+
+
+def _alone(
+    table: SettingTable,
+    release: NetworkReleaseTable,
+    record_shape: tuple[int, ...],
+    classes: tuple[Label, ...],
+    seed: int,
+) -> Model:
+    """Return the training of a network whose weights are all there is, with the loss it names."""
+    from exhume.training.stationary import Stationary
+
+    training = table.knowledge.training
+    assert training is not None
+    single = training.loss in ("logistic", "squared-error")
+    network = _architecture(release, record_shape, 1 if single else len(classes))
+    if training.loss != "logistic":
+        return _trained(table, release, network, None if single else classes, seed)
+    seed = seed if training.seed is None else training.seed
+    start = seed if table.knowledge.initial is True else None
+    return Stationary(
+        *(network, classes, training.weight_decay, training.learning_rate, training.momentum),
+        steps=training.epochs,
+        rounds=0,
+        initial=_initialisation(training, start),
     )
 
 

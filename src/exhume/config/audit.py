@@ -63,6 +63,8 @@ class TrainingTable(Table):
     """How a network was trained; the adversary knows it. Without ``batch_size``: full batches.
 
     ``seed`` draws the initial parameters and the order of batches, where not the audit's does.
+    ``loss`` is for weights alone: two classes may have one output between them (logistic), and a
+    number to predict has the squared error. Everywhere else the labels tell.
     """
 
     optimiser: Literal["sgd", "adam"] = "sgd"
@@ -76,6 +78,7 @@ class TrainingTable(Table):
     clipping: ClippingTable | None = None
     precision: Literal["float32", "float64"] = "float32"
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    loss: Literal["cross-entropy", "logistic", "squared-error"] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> TrainingTable:
@@ -83,6 +86,9 @@ class TrainingTable(Table):
             raise ValueError("momentum goes with optimiser = 'sgd'; Adam has its own")
         if self.poisson and self.batch_size is None:
             raise ValueError("poisson sampling needs a batch_size")
+        parts = self.clipping is not None or self.batch_size is not None
+        if self.loss == "logistic" and (self.optimiser != "sgd" or parts):
+            raise ValueError("loss = 'logistic' goes with full-batch gradient descent ('sgd')")
         return self
 
 
@@ -206,6 +212,12 @@ class SettingTable(Table):
             raise ValueError("knowledge.training, initial and order go with networks")
         if network and self.release.kind != "gradient" and known.training is None:
             raise ValueError("a network needs knowledge.training: optimiser, learning_rate, epochs")
+        stated = None if known.training is None else known.training.loss
+        if stated and not (isinstance(self.release, NetworkReleaseTable) and self.release.alone):
+            raise ValueError(
+                "knowledge.training.loss goes with weights alone (release.batch_size); elsewhere "
+                "classes have the cross-entropy and numbers the squared error"
+            )
         if self.release.kind == "gradient" and known.training is not None:
             raise ValueError("a gradient has no knowledge.training; local steps are an 'update'")
         if self.batch is None and {"batch_norm", "record_shape"} & known.model_fields_set:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.arrays import Array
+from exhume.arrays import Array, FloatArray
 from exhume.errors import InputError
-from exhume.mechanism import Mechanism
 from exhume.models.base import Network
 from exhume.models.initialise import Initialisation
 from exhume.records import Records
 from exhume.release import Weights
-from exhume.training.model import Label
+from exhume.training.model import Label, Model
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +25,7 @@ CENTRE = "centre"
 
 
 @dataclass(frozen=True)
-class Stationary(Mechanism):
+class Stationary(Model):
     """Minimise the mean loss + (``weight_decay`` / 2)·‖θ‖² of centred records; release θ and mean.
 
     Two ``classes`` and one output: the logistic loss of the score, the second class being the
@@ -82,6 +81,32 @@ class Stationary(Mechanism):
                 f"{self.learning_rate} would be right"
             )
         return Weights({CENTRE: centre, **objective.named(theta.detach())})
+
+    def scores(self, release: Weights, x: Array) -> FloatArray:
+        """Return the network's raw scores (n, outputs) of records before they are centred."""
+        import torch
+
+        from exhume.training.objective import Objective
+
+        objective = Objective(self.network)
+        named = {name: release.parameters[name] for name in objective.shapes}
+        centred = np.asarray(x) - release.parameters.get(CENTRE, 0.0)
+        with torch.no_grad():
+            found = objective.scores(objective.flat(named), objective.tensor(centred))
+        return np.asarray(found.numpy(), dtype=np.float64)
+
+    def means(self, scores: FloatArray) -> FloatArray:
+        """Return class probabilities (n, classes)."""
+        from scipy.special import expit, softmax
+
+        if scores.shape[1] > 1:
+            return np.asarray(softmax(scores, axis=1))
+        return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
+
+    def describe(self) -> str:
+        """Return for example ``a 784-200-1 network (relu), trained until nothing moves, …``."""
+        decay = f"weight decay {self.weight_decay:g}"
+        return f"{self.network.describe()}, trained until nothing moves, {decay}"
 
     def loss(
         self, objective: Objective, theta: torch.Tensor, x: torch.Tensor, classes: torch.Tensor
