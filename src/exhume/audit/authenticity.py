@@ -64,6 +64,8 @@ def judge_settings(
     from exhume.audit.verdicts import untold, verdicts
 
     chosen = {index: _strongest(plan, store, index) for index in _judged_settings(plan)}
+    if not chosen:
+        return
     tasks = {
         index: [] if isinstance(attack, str) else _tasks(plan, index, attack)
         for index, attack in chosen.items()
