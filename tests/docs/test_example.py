@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from tests.docs.pages import Command, blocks, commands
 
-from exhume.audit import Serial, make_plan, run
+from exhume.audit import Serial, Summary, make_plan, run
 from exhume.cli.audit import _cells, example_text
 from exhume.config import Config, parse
 
@@ -35,11 +35,14 @@ def _fast(config: Config) -> Config:
 
 
 @cache
+def _summary() -> Summary:
+    with TemporaryDirectory() as folder:
+        return run(make_plan(_fast(_config())), Path(folder) / "run", Serial())
+
+
 def _measured() -> dict[str, tuple[str, ...]]:
     """The cells that the command prints for each fast setting, by its name."""
-    with TemporaryDirectory() as folder:
-        summary = run(make_plan(_fast(_config())), Path(folder) / "run", Serial())
-    return {bracket.setting: _cells(bracket) for bracket in summary.brackets}
+    return {bracket.setting: _cells(bracket) for bracket in _summary().brackets}
 
 
 def _shown(page: str) -> Command:
@@ -82,6 +85,16 @@ def test_numbers_are_those_of_a_run():
         assert (setting, attack, blind, ceiling) == (cells[0], cells[1], cells[3], cells[4])
         # The same to the bit on one machine; another's rounding may decide a close call otherwise.
         assert abs(_per_cent(reached) - _per_cent(cells[2])) <= 2, name
+
+
+def test_says_what_is_real_of_what_weights_alone_gave_away():
+    (shown,) = [line for line in _shown(PAGES[0]).output if "is it real?" in line]
+    (facts,) = [facts for facts in _summary().settings if "authenticity" in facts]
+    said = f"{facts['name']}, is it real? {facts['authenticity']['said']}"
+    assert re.sub(r"\d+", "…", shown) == re.sub(r"\d+", "…", said)
+    # As above: close calls may end otherwise elsewhere.
+    pairs = zip(re.findall(r"\d+", shown), re.findall(r"\d+", said), strict=True)
+    assert all(abs(int(a) - int(b)) <= 2 for a, b in pairs), said
 
 
 def test_says_where_the_report_is():
