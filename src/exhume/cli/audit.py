@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from exhume.audit import Bracket, Summary
     from exhume.config import Config
 
+_LONG_NAME = 26
+"""Characters of a setting's name that fit a line of 80 beside its numbers."""
+
 
 def audit(
     file: Annotated[
@@ -114,8 +117,8 @@ def show(summary: Summary) -> None:
     table = Table(box=None, padding=(0, 1), title_justify="left")
     for heading in ("setting", "strongest attack", "reached", "blind", "at most"):
         table.add_column(heading, justify="left" if "e a" in heading or "g" in heading else "right")
-    for bracket in summary.brackets:
-        table.add_row(*_cells(bracket))
+    for name, bracket in zip(_names(summary), summary.brackets, strict=True):
+        table.add_row(name, *_cells(bracket))
     console = Console(highlight=False)
     console.print(table)
     for one in summary.left_out:
@@ -138,10 +141,18 @@ def _within(closeness: float) -> str:
     return f"within {closeness:g} × the distance to the nearest known record"
 
 
+def _names(summary: Summary) -> list[str]:
+    """Name each setting; a grid's by their defences alone, below its own, where they'd be long."""
+    names = [bracket.setting for bracket in summary.brackets]
+    if max(map(len, names), default=0) <= _LONG_NAME:
+        return names
+    own = {facts["name"]: facts.get("defence") for facts in summary.settings}
+    return [f"  {own[name]}" if own.get(name) else name for name in names]
+
+
 def _cells(bracket: Bracket) -> tuple[str, ...]:
     blind = bracket.blind
     return (
-        bracket.setting,
         bracket.attack or "",
         _reached(bracket),
         "" if blind is None else f"{blind.rate:.0%}",
