@@ -16,7 +16,7 @@ from exhume.mechanism import Mechanism
 if TYPE_CHECKING:
     import torch
 
-_SOFTNESS = 0.1
+_SOFTNESS = 0.5
 """How sharp the adversary's stand-in for a sign is, in units of a parameter's mean size."""
 
 

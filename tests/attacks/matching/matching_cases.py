@@ -54,8 +54,7 @@ def attacked(
     knowledge = Knowledge(
         record_shape=data.record_shape,
         value_range=(0.0, 1.0),
-        training=mechanism,
-        **{"labels": data.y, **known},  # type: ignore[arg-type]
+        **{"training": mechanism, "labels": data.y, **known},  # type: ignore[arg-type]
     )
     return attack.reconstruct(release, knowledge, rng=0)
 

@@ -12,6 +12,7 @@ import numpy as np
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import Attack, nothing
 from exhume.attacks.features.head import Head, Response
+from exhume.attacks.features.observed import sent_factor
 from exhume.attacks.features.recover import RecoveredFeatures, recover_features
 from exhume.attacks.features.search import Settings
 from exhume.attacks.features.tensor import tensor_features
@@ -70,6 +71,8 @@ class Features(Attack):
         assert layers is not None
         head = layers.head(parameters, step)
         gradient, bias = layers.gradients(release)
+        factor = sent_factor(knowledge.training)
+        gradient, bias = gradient / factor, None if bias is None else bias / factor
         count = _unknown(release, knowledge)
         gradient, bias = _without_known(gradient, bias, head, step, release, knowledge)
         if not gradient.any():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exhume.arrays import Array, FloatArray
+from exhume.mechanism import Mechanism
 
 _PARTIAL = 1e-3
 _GAP = 20.0
@@ -46,6 +47,17 @@ class Observed:
             return left
         excess = np.clip(fitted, -self.threshold, self.threshold) - fitted
         return np.where(self.released, left, excess)
+
+
+def sent_factor(mechanism: Mechanism | None) -> float:
+    """Return what known defences multiply the entries by that they send: dropout scales them up."""
+    from exhume.attacks.matching.stack import shown
+    from exhume.defences import GradientDropout
+
+    if mechanism is None:
+        return 1.0
+    rates = [d.rate for d in shown(mechanism) if isinstance(d, GradientDropout)]
+    return float(np.prod([1.0 / (1.0 - rate) for rate in rates]))
 
 
 def observe(gradient: FloatArray) -> Observed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -49,6 +50,8 @@ class DLG(MatchingAttack):
         problem = problem_of(reading, SquaredL2(), labels=given, precision="float64")
         rough = problem_of(reading, SquaredL2(), labels=given, precision="float32")
         enough = 5e-7 if reading.step.precision == "float32" else 1e-12
+        # Below the noise that is known to be there nothing is left but noise to fit.
+        enough = max(enough, math.sqrt(problem.released.noise))
         budget = Budget(steps=self.steps, enough=enough**2, patience=2)
         matches: list[Match] = []
         taken = 0
@@ -56,7 +59,7 @@ class DLG(MatchingAttack):
             one = match(problem, Pixels(clamped=False), LBFGS(), budget, rng)
             one, jacobians = _polished(problem, rough, one, self.jacobians, rng, enough=enough)
             matches, taken = [*matches, one], taken + jacobians
-            if one.best.distance < 1e-9:
+            if one.best.distance < max(1e-9, enough**2):
                 break
         return Found(problem, merged(matches), taken)
 

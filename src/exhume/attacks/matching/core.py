@@ -20,7 +20,7 @@ from exhume.attacks.matching.objectives import (
     span_distance,
     total_variation,
 )
-from exhume.attacks.matching.optimisers import Optimiser
+from exhume.attacks.matching.optimisers import LBFGS, Optimiser
 from exhume.attacks.matching.priors import Frame, Prior, Variables
 from exhume.attacks.matching.simulation import Simulation
 from exhume.errors import InputError
@@ -37,7 +37,8 @@ class Problem:
     2019). ``known`` are records (k, *record shape) and labels that are in the batch too, after the
     unknown ones. ``statistics`` (mean, variance) and ``features`` are what the terms of those
     names compare with, features row by row, or as a basis of their span where they are
-    ``spanned``; a weight of 0 leaves a term out.
+    ``spanned``; a weight of 0 leaves a term out. The weight of total variation never falls below
+    ``least_variation``, however a run begins and ends.
     """
 
     simulation: Simulation
@@ -50,6 +51,7 @@ class Problem:
     features: Tensor | None = None
     spanned: bool = False
     total_variation: float = 0.0
+    least_variation: float = 0.0
     batch_norm: float = 0.0
     feature: float = 0.0
     range_penalty: float = 0.0
@@ -247,7 +249,8 @@ class _Track:
         """Change the problem to what it is when ``done`` of the steps are."""
         sharpness = continuation.sharpness(done)
         factor = continuation.variation_factor(done)
-        self.problem = replace(self.given, total_variation=factor * self.given.total_variation)
+        variation = max(factor * self.given.total_variation, self.given.least_variation)
+        self.problem = replace(self.given, total_variation=variation)
         self.problem.simulation.kinks.sharpness = sharpness
         if (sharpness is None) != self.exact:
             # Losses of a smooth and of the exact network can't be compared.
@@ -300,24 +303,28 @@ def without(problem: Problem, held_out: Sequence[int]) -> Problem:
     )
 
 
-def settle(problem: Problem, images: Tensor, labels: Tensor, *, steps: int = 60) -> None:
+def settle(problem: Problem, images: Tensor, labels: Tensor, *, rounds: int = 3) -> None:
     """Find what defences may have drawn for ``images`` as they are, where they drew anything."""
     nuisances = problem.simulation.nuisances
     if not nuisances.expected:
         return
     nuisances.restart(np.random.default_rng(0))
     problem.simulate(images, labels)
-    optimiser = torch.optim.Adam(nuisances.values, 0.2)
     lowest, best = math.inf, nuisances.kept()
-    for _ in range(steps):
+
+    def evaluate() -> Tensor:
+        nonlocal lowest, best
         distance = problem.distance(problem.simulate(images, labels), problem.released)
         if float(distance.detach()) < lowest:
             lowest, best = float(distance.detach()), nuisances.kept()
-        optimiser.zero_grad()
         slopes = torch.autograd.grad(distance, nuisances.values, materialize_grads=True)
         for value, slope in zip(nuisances.values, slopes, strict=True):
             value.grad = slope
-        optimiser.step()
+        return distance.detach()
+
+    step = LBFGS().start(nuisances.values, rounds)
+    for _ in range(rounds):
+        step(evaluate)
     nuisances.put(best)
 
 

@@ -43,6 +43,20 @@ class Released:
         known = [s**2 * float(v.numel() if m is None else m.sum()) for s, v, m in pairs]
         return min(1.0, sum(known))
 
+    def signal(self) -> Tensor:
+        """Return each parameter's part of its square that is not noise, at least a hundredth."""
+        own = torch.stack([v.square().sum() for v in self.values])
+        if not any(self.deviations):
+            return torch.ones_like(own)
+        counts = own.new_tensor(
+            [
+                float(v.numel() if m is None else m.sum())
+                for v, m in zip(self.values, self.masks, strict=True)
+            ]
+        )
+        noise = counts * own.new_tensor(self.deviations).square()
+        return (1.0 - noise / own.clamp_min(1e-30)).clamp(0.01, 1.0)
+
 
 def _released_part(values: Tensor, mask: Tensor | None, limit: float | None) -> Tensor:
     if mask is None:
@@ -86,7 +100,8 @@ class LayerCosine(Distance):
     """Σ_l w_l (1 − cos_l): a cosine a parameter, by its share of the entries.
 
     Liu et al. 2024, appendix F, reweight by w = ‖θ‖₀; read a layer at a time that is its number of
-    entries. ``by_size`` False gives every parameter the same weight.
+    entries. ``by_size`` False gives every parameter the same weight. Either is multiplied by the
+    part of a parameter's square that is not noise, as far as the noise is known.
     """
 
     by_size: bool = True
@@ -97,8 +112,8 @@ class LayerCosine(Distance):
         own = torch.stack([t.square().sum() for t in released.values])
         cosines = dots / (squares * own).clamp_min(1e-30).sqrt()
         sizes = dots.new_tensor([float(t.numel()) if self.by_size else 1.0 for t in simulated])
-        # A parameter whose gradient is 0 has no direction to compare.
-        sizes = sizes * (own > 0)
+        # A parameter whose gradient is 0 has no direction to compare; noise has none that counts.
+        sizes = sizes * (own > 0) * released.signal()
         return (sizes * (1.0 - cosines)).sum() / sizes.sum()
 
 

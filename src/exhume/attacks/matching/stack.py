@@ -108,6 +108,9 @@ def simulation_of(
         return _built(mechanism, objective, parameters, names, {})
     every = tuple(objective.shapes)
     sent = {n: a != 0.0 for n, a in arrays.items()}
+    if isinstance(mechanism, Pruning | TopK):
+        # What it held back shows, and that it is not larger than what was sent is held against it.
+        mechanism = mechanism.inner
     found = _built(mechanism, objective, parameters, every, sent)
     return found if names == every else Selected(found, names)
 

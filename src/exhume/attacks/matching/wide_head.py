@@ -9,6 +9,7 @@ import numpy as np
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.features import Head, RecoveredFeatures, recover_features
+from exhume.attacks.features.observed import sent_factor
 from exhume.attacks.matching.reading import Reading
 from exhume.models.base import Activation, Network
 
@@ -59,7 +60,7 @@ def wide_features(
     if named is None or f"{named.output}.weight" not in reading.arrays:
         return None
     head = _known_head(reading, named)
-    gradient = reading.arrays[f"{named.output}.weight"]
+    gradient = reading.arrays[f"{named.output}.weight"] / sent_factor(reading.stack)
     if not determined(head, len(gradient), reading.count) or not gradient.any():
         return None
     found = recover_features(
