@@ -15,6 +15,7 @@ from exhume.audit.plan import Plan, Unit
 from exhume.audit.record import Record, Trial
 from exhume.audit.scoring import Scores, members, scores_of
 from exhume.audit.setting import Setting
+from exhume.audit.starting import begun, columns
 from exhume.audit.threads import one_thread
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
@@ -81,10 +82,18 @@ def run_attack(
     knowledge = [setting.knowledge(*group) for group in groups]
     firsts = [trials[unit.targets.index(group[0])] for group in groups]
     started = time.perf_counter()
-    found = _attacked(attack, releases, knowledge, firsts)
+    table = plan.config.setting[unit.setting]
+    if table.start is None:
+        found = _attacked(attack, releases, knowledge, firsts)
+    else:
+        own = [begun(attack, setting, table, group) for group in groups]
+        alone = zip(own, releases, knowledge, firsts, strict=True)
+        found = [_attacked(one, [r], [k], [t])[0] for one, r, k, t in alone]
     seconds = (time.perf_counter() - started) / len(trials)
     results = members(plan, unit.setting, groups, found)
     scores = scores_of(plan, unit.setting, unit.targets, results)
+    beside = columns(setting, table, groups, results)
+    scores = [replace(s, by_name={**s.by_name, **b}) for s, b in zip(scores, beside, strict=True)]
     name = f"{unit.setting:03d}-{attack.name}-{unit.targets[0]:05d}"
     records = tuple(
         replace(

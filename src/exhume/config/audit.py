@@ -19,6 +19,7 @@ from exhume.config.base import Count, Positive, Table
 from exhume.config.defences import DefenceTable
 from exhume.config.options import Options
 from exhume.config.release import NetworkReleaseTable, ReleaseTable
+from exhume.config.starts import StartTable
 from exhume.config.utility import UtilityTable
 
 
@@ -156,6 +157,8 @@ class SettingTable(Table):
     """Which defence of a grid it has; empty where it has none of them."""
     utility: UtilityTable | None = None
     """How the victim is trained with the defence in the loop, where what that costs is asked."""
+    start: StartTable | None = None
+    """Where searches for records begin, in a study of how much depends on it."""
     data: DataTable | None = None
     release: ReleaseTable
     knowledge: KnowledgeTable = KnowledgeTable()
@@ -193,6 +196,14 @@ class SettingTable(Table):
             raise ValueError("group and defence are what a grid makes: give grid alone")
         if self.grid and self.release.file is not None:
             raise ValueError("a release from a file has the defences that it has: no grid")
+        return self
+
+    @model_validator(mode="after")
+    def _start_of_a_search(self) -> SettingTable:
+        release = self.release
+        alone = isinstance(release, NetworkReleaseTable) and release.alone
+        if self.start is not None and (not alone or self.data is None):
+            raise ValueError("start goes with weights alone: release.batch_size, and [data]")
         return self
 
     @model_validator(mode="after")

@@ -44,7 +44,7 @@ def from_tables(tables: dict[str, Any], *, source: str, folder: Path = Path()) -
 
 def _completed(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Gather a setting at the top level, turn arrays into tuples and anchor relative paths."""
-    own = ("data", "release", "knowledge", "options", "grid")
+    own = ("data", "release", "knowledge", "options", "grid", "start")
     top = {key: tables.pop(key) for key in own if key in tables}
     if top and "setting" in tables:
         raise InputError("give [[setting]] tables or one setting at the top level, not both")
