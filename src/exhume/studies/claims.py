@@ -44,8 +44,9 @@ class Claim:
     """``left`` is below (above, about) ``factor`` × ``right``, in words ``says``.
 
     A reading without an attack is that of the attack under judgement. With ``about``, the two are
-    within ``factor`` of each other, either way. ``attacks`` are judged in turn, the paper's own
-    first: one that bears the claim out is enough, unless ``every`` must.
+    within ``factor`` of each other, either way; ``times`` multiplies ``right``, where a law says
+    how much larger ``left`` is. ``attacks`` are judged in turn, the paper's own first: one that
+    bears the claim out is enough, unless ``every`` must.
     """
 
     left: Reading
@@ -53,6 +54,7 @@ class Claim:
     right: Reading | float
     says: str = ""
     factor: float = 1.0
+    times: float = 1.0
     every: bool = False
     attacks: tuple[str, ...] = ("reconstructor", "ridge")
     needs: Needs | None = None
@@ -86,7 +88,7 @@ class Claim:
     def _pair(self, run: Run, attack: str) -> tuple[float, float] | None:
         left = run.read(self.left, attack)
         right = self.right if isinstance(self.right, float) else run.read(self.right, attack)
-        return None if left is None or right is None else (left, right)
+        return None if left is None or right is None else (left, self.times * right)
 
     def _holds(self, run: Run, attack: str) -> bool:
         pair = self._pair(run, attack)
