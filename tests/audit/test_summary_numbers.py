@@ -55,6 +55,51 @@ SPREAD = {
     **dict.fromkeys(("mean", "median", "q05", "q25", "q75", "q95"), NUMBER),
 }
 POINT = {"closeness": NUMBER, "kappa": NUMBER, "gamma": NUMBER}
+TRADEOFF = {
+    "group": "str",
+    "metric": "str",
+    "measure": "str",
+    "batches": "int",
+    "seeds": "int",
+    "blind": "float or null",
+    "points": [
+        {
+            "setting": "str",
+            "defence": "str",
+            "strength": {
+                "mean": NUMBER,
+                "low": "float or null",
+                "high": "float or null",
+                "attack": "str",
+                "blind": "bool",
+                "by_attack": {"*": NUMBER},
+                "answered": "bool",
+            },
+            "utility": [
+                {
+                    "mean": "float or null",
+                    "low": "float or null",
+                    "high": "float or null",
+                    "value": "float or null",
+                    "diverged": "int",
+                },
+                "null",
+            ],
+            "on_front": "bool or null",
+            "front_probability": "float or null",
+            "floor": "float or null",
+            "floor_binds": "str",
+            "rate": "float or null",
+        }
+    ],
+    "winners": [
+        {
+            "utility_loss": NUMBER,
+            "told": "bool",
+            "contenders": [{"defence": "str", "probability": NUMBER}],
+        }
+    ],
+}
 SCHEMA = {
     "schema_version": "int",
     "exhume_version": "str",
@@ -128,12 +173,20 @@ SCHEMA = {
             "training_utility": NUMBER,
             "loss_auc": NUMBER,
             "theorem_2": "float or null",
+            "group": "str",
+            "defence": "str",
+            "batch": "int or null",
+            "floor": "float or null",
+            "floor_binds": "str",
+            "floor_note": "str",
+            "liu_rate": "float or null",
             "truth": "str",
         }
     ],
     "versions": {"*": "str"},
     "budget": "str",
     "left_out": [{"setting": "str", "run": "int", "of": "int"}],
+    "tradeoffs": [TRADEOFF],
 }
 """What others may build on: a change here is a change of ``schema_version``."""
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.audit import small
+from tests.audit.test_summary_numbers import TRADEOFF
+from tests.audit.test_summary_numbers import _departures as departures
 from tests.cli.command import invoke
 
 from exhume.audit import Executor, Plan, Processes, Serial, Store, run, summarise
@@ -124,7 +126,9 @@ def test_the_summary_judges_the_grid(serial: Path) -> None:
         ("rmse", "accuracy"),
         ("rmse", "training loss"),
     ]
-    plain = small.strict_json(serial / "summary.json")["tradeoffs"][0]
+    everything = small.strict_json(serial / "summary.json")["tradeoffs"]
+    assert not [wrong for one in everything for wrong in departures(one, TRADEOFF, "tradeoff")]
+    plain = everything[0]
     assert [p["defence"] for p in plain["points"]] == ["", "noise", "prune"]
     assert plain["points"][1]["utility"]["mean"] > 0
     assert plain["points"][1]["rate"] == pytest.approx(2.0)
