@@ -100,7 +100,9 @@ def test_what_is_written_out_agrees_with_what_is_differentiated(outputs, bias):
     wanted = Stationarity(fast, span).evaluate(q, rho, classes, slope)
     problem = AnyStationarity(slow, span)
     assert problem.together
-    for problem.together in (True, False):
+    assert problem.layers is not None
+    ways = ((True, problem.layers), (True, None), (False, None))
+    for problem.together, problem.layers in ways:
         found = problem.evaluate(q, rho, classes, slope)
         assert torch.allclose(found.value, wanted.value, rtol=1e-12)
         assert torch.allclose(found.q, wanted.q, rtol=1e-9, atol=1e-9)
@@ -218,7 +220,6 @@ def test_pictures_come_out_of_deep_networks_too(attack, wanted, attacked):
     found = attack.reconstruct(release, known, rng=0)
     strangers = halved(COUNT, skip=200)
     seen = compare(found.samples, data.x, strangers.x, centre=data.x.mean(axis=0))
-    print(seen.recovered(0.7), seen.false_positives(0.7))
     assert seen.recovered(0.7) >= wanted
     assert seen.false_positives(0.7) <= 1
 
@@ -236,9 +237,7 @@ def test_a_known_start_gives_away_records_of_deep_networks():
     known = Knowledge(record_shape=(14, 14), value_range=(0.0, 1.0), training=training)
     found = KnownInitialisation(steps=200, restarts=2, draws=200).reconstruct(release, known, rng=0)
     strangers = halved(6, skip=200)
-    print(found.stats, compare(found.samples, data.x, strangers.x).recovered(0.9))
     assert compare(found.samples, data.x, strangers.x).recovered(0.9) >= 4
     exact = ChangeSparsity().reconstruct(release, known, rng=0)
     gaps = np.abs(exact.samples[:, None] - data.x[None]).max(axis=(2, 3))
-    print(gaps.min(axis=0))
     assert gaps.min(axis=0).max() < 1e-5

@@ -54,12 +54,34 @@ class SmoothSlopes(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+class _Rectified(torch.autograd.Function):
+    """A (leaky) ReLU with the derivative below + (1 − below)·sigmoid(slope·z), and that one's."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor, slope: Tensor, below: float) -> Tensor:
+        return torch.where(z > 0, z, below * z) if below else z.relu()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+        ctx.below = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        z, slope = ctx.saved_tensors
+        smooth = torch.sigmoid(slope * z)
+        return (
+            gradients[0] * (ctx.below + (1.0 - ctx.below) * smooth if ctx.below else smooth),
+            None,
+            None,
+        )
+
+
 def _smoothed(z: Tensor, slope: Tensor, below: float) -> Tensor:
-    """Return a (leaky) ReLU's value with the derivative below + (1 − below)·sigmoid(slope·z)."""
-    # PyTorch's own softplus is a straight line beyond 20, and sigmoid is not.
-    bent = -functional.logsigmoid(-slope * z) / slope
-    value = torch.where(z > 0, z, below * z).detach()
-    return value + below * (z - z.detach()) + (1.0 - below) * (bent - bent.detach())
+    rectified: Tensor = _Rectified.apply(z, slope, below)  # type: ignore[no-untyped-call]
+    return rectified
 
 
 class _Given(nn.Module):
@@ -72,6 +94,31 @@ class _Given(nn.Module):
     def forward(self, _: Tensor) -> Tensor:
         assert self.value is not None
         return self.value
+
+
+class _Listening:
+    """Notes what enters and leaves some layers while it lasts."""
+
+    def __init__(self, layers: Mapping[str, nn.Linear]) -> None:
+        self.layers = layers
+        self.inputs: dict[str, Tensor] = {}
+        self.outputs: dict[str, Tensor] = {}
+        self.calls = dict.fromkeys(layers, 0)
+
+    def __enter__(self) -> _Listening:
+        self.handles = [m.register_forward_hook(self._noting(n)) for n, m in self.layers.items()]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+    def _noting(self, name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
+        def note(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            self.inputs[name], self.outputs[name] = inputs[0], output
+            self.calls[name] += 1
+
+        return note
 
 
 class AnyStationarity:
@@ -109,11 +156,14 @@ class AnyStationarity:
                 self.theta.pop(f"{network.first_name}.{part}", None)
                 self.wanted.pop(f"{network.first_name}.{part}", None)
         self.size += sum(float(part.square().sum()) for part in self.wanted.values())
+        self.layers = self._linear_layers()
         self.together = True
         self.together = self._takes_a_batch(coordinates.rank)
 
     def evaluate(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor) -> Gradients:
         """Return value and gradients at coordinates ``q`` (B, m, r), multipliers exp(``rho``)."""
+        if self.layers is not None:
+            return self._among_layers(q, rho, classes, slope)
         both = torch.func.grad_and_value(self._residual, argnums=(0, 1))
         if self.together:
             each = torch.func.vmap(both, in_dims=(0, 0, 0, None))
@@ -141,6 +191,46 @@ class AnyStationarity:
         for name, wanted in self.wanted.items():
             left = left + (wanted - found[name]).square().sum()
         return left
+
+    @torch.enable_grad()
+    def _among_layers(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor) -> Gradients:
+        """Return value and gradients where every parameter belongs to a linear layer.
+
+        A layer's gradient is what comes back to it times what enters it, so that all restarts go
+        through the network together, and only these products are told apart.
+        """
+        assert self.span is not None
+        assert self.layers is not None
+        count, each = q.shape[:2]
+        q, rho = q.detach().requires_grad_(), rho.detach().requires_grad_()
+        entering = self._entering(q).flatten(0, 1)
+        with SmoothSlopes(slope.repeat_interleave(each)[:, None]), _Listening(self.layers) as heard:
+            scores = self._scores(self.theta, entering).view(count, each, -1)
+        directions = class_directions(scores.detach(), classes)
+        pull = (rho.exp()[..., None] * directions * scores).sum()
+        outputs = [entering, *(heard.outputs[name] for name in self.layers)]
+        backs = torch.autograd.grad(pull, outputs, create_graph=True)
+        back, *others = (one.view(count, each, -1) for one in backs)
+        left = ((self.wanted_first - back.transpose(1, 2) @ q) * self.weight).square().sum((1, 2))
+        for name, one in zip(self.layers, others, strict=True):
+            inputs = heard.inputs[name].view(count, each, -1)
+            gap = self.wanted[f"{name}.weight"] - one.transpose(1, 2) @ inputs
+            left = left + gap.square().sum((1, 2))
+            if f"{name}.bias" in self.wanted:
+                left = left + (self.wanted[f"{name}.bias"] - one.sum(1)).square().sum(1)
+        dq, drho = torch.autograd.grad(left.sum(), (q, rho))
+        return Gradients(left.detach(), dq, drho)
+
+    def _linear_layers(self) -> dict[str, nn.Linear] | None:
+        """Return the layers behind the first where all parameters are theirs, each used once."""
+        found = {n: m for n, m in self.module.named_modules() if isinstance(m, nn.Linear)}
+        own = {f"{n}.{part}" for n in found for part in ("weight", "bias")}
+        if self.span is None or not found or not set(self.theta) <= own:
+            return None
+        with torch.no_grad(), _Listening(found) as heard:
+            self._scores(self.theta, self.first.new_zeros(2, len(self.first)))
+        once = all(heard.calls[name] == 1 and heard.inputs[name].ndim == 2 for name in found)
+        return found if once else None
 
     def _entering(self, q: Tensor) -> Tensor:
         """Return what the module works on: the first layer's outputs, or the records."""
