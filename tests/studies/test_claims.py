@@ -63,6 +63,22 @@ def test_what_holds_is_confirmed_at_any_size():
     assert claim.judge(run).kind is Kind.CONFIRMED
 
 
+@pytest.mark.parametrize(
+    ("phi", "ridge", "kind"),
+    [
+        (0.2, 0.2, Kind.CONFIRMED),
+        (0.2, 0.101, Kind.NOT_TESTABLE),
+        (0.099, 0.2, Kind.NOT_TESTABLE),
+        (0.2, 0.08, Kind.NOT_CONFIRMED),
+        (0.099, 0.08, Kind.NOT_CONFIRMED),
+    ],
+)
+def test_figures_may_be_too_close_to_call(phi, ridge, kind):
+    claim = Claim(MSE, "above", ORACLE, every=True, margin=0.05)
+    run = made(a={"oracle": 0.1, "reconstructor": phi, "ridge": ridge})
+    assert claim.judge(run).kind is kind
+
+
 def test_an_attack_that_did_not_run_is_no_evidence():
     run = made(a={"oracle": 0.1, "reconstructor": None})
     verdict = BELOW.judge(run)

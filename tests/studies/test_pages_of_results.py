@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exhume.errors import InputError
-from exhume.studies import papers, parts
+from exhume.studies import Scale, find, papers, parts
 from exhume.studies.leaderboard import leaderboard
 from exhume.studies.page import render
 from exhume.studies.publish import publish, published
@@ -66,3 +66,11 @@ def test_links_and_pictures_lead_somewhere(page):
 def test_a_folder_that_is_no_study_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no finished study: it has no study\.json"):
         publish(tmp_path / "results", [tmp_path])
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_the_commands_on_the_page_are_those_of_the_runs(paper):
+    """What is declared now is what was run: else the command would make other figures."""
+    for name, run in published(RESULTS, paper).items():
+        size = find(paper, name).size(Scale(run.scale), run.changes)
+        assert run.size == size.plain(), f"run {run.command()} again"

@@ -48,7 +48,6 @@ class Size:
     jacobians: int = 60
     retries: int = 6
     membership: int = 0
-    authenticity: int = 0
     values: tuple[float, ...] = ()
     other_data: str = ""
 
@@ -144,7 +143,6 @@ class Part:
                 "seed": seed,
                 "metrics": list(self.metrics),
                 "membership": size.membership,
-                "authenticity": size.authenticity,
                 "closeness": self.closeness,
                 "influence": self.influence,
             },

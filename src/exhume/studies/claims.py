@@ -44,9 +44,9 @@ class Claim:
     """``left`` is below (above, about) ``factor`` × ``right``, in words ``says``.
 
     A reading without an attack is that of the attack under judgement. With ``about``, the two are
-    within ``factor`` of each other, either way; ``times`` multiplies ``right``, where a law says
-    how much larger ``left`` is. ``attacks`` are judged in turn, the paper's own first: one that
-    bears the claim out is enough, unless ``every`` must.
+    within ``factor`` of each other, either way. ``attacks`` are judged in turn, the paper's own
+    first: one that bears the claim out is enough, unless ``every`` must. Figures that differ by
+    less than ``margin`` of each other are too close to call.
     """
 
     left: Reading
@@ -54,8 +54,8 @@ class Claim:
     right: Reading | float
     says: str = ""
     factor: float = 1.0
-    times: float = 1.0
     every: bool = False
+    margin: float = 0.0
     attacks: tuple[str, ...] = ("reconstructor", "ridge")
     needs: Needs | None = None
 
@@ -74,6 +74,10 @@ class Claim:
             if there is not None and there < self.needs.least:
                 return Verdict(Kind.NOT_TESTABLE, self._too_small(run, tried[0], there))
         failed = next(a for a in tried if a not in held)
+        close = [a for a in tried if a not in held and self._close(run, a)]
+        if len(close) + len(held) == len(tried):
+            limit = f"a difference below {self.margin:.0%} is too close to call"
+            return Verdict(Kind.NOT_TESTABLE, f"{limit}: {self._text(run, close[0])}")
         by = "" if failed == self.attacks[0] else f"{failed}: "
         return Verdict(Kind.NOT_CONFIRMED, by + self._text(run, failed))
 
@@ -88,24 +92,33 @@ class Claim:
     def _pair(self, run: Run, attack: str) -> tuple[float, float] | None:
         left = run.read(self.left, attack)
         right = self.right if isinstance(self.right, float) else run.read(self.right, attack)
-        return None if left is None or right is None else (left, self.times * right)
+        return None if left is None or right is None else (left, right)
 
     def _holds(self, run: Run, attack: str) -> bool:
         pair = self._pair(run, attack)
         assert pair is not None
         left, right = pair
         if self.relation == "below":
-            return left < self.factor * right
+            return left < self.factor * right * (1.0 - self.margin)
         if self.relation == "above":
-            return left > right / self.factor
+            return left * (1.0 - self.margin) > right / self.factor
         low, high = sorted(pair)
         return high <= self.factor * low
+
+    def _close(self, run: Run, attack: str) -> bool:
+        """Tell whether two figures are within the margin of each other."""
+        pair = self._pair(run, attack)
+        assert pair is not None
+        low, high = sorted(pair)
+        return low >= high * (1.0 - self.margin) and self.margin > 0
 
     def _text(self, run: Run, attack: str) -> str:
         pair = self._pair(run, attack)
         assert pair is not None
         sign = {"below": "<", "above": ">", "about": "≈"}[self.relation]
-        if not self._holds(run, attack):
+        if self._close(run, attack) and self.relation != "about":
+            sign = "≈"
+        elif not self._holds(run, attack):
             sign = {"below": "≥", "above": "≤", "about": "≠"}[self.relation]
         factor = ""
         if self.factor != 1.0:
