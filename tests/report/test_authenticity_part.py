@@ -12,7 +12,7 @@ from tests.report.runs import Made, write
 
 from exhume.audit.store import Store
 from exhume.audit.summary import summarise
-from exhume.audit.verdicts import Authenticity, Beside, Candidate, Curve, untold
+from exhume.audit.verdicts import Authenticity, Beside, Candidate, Curve, brief, untold
 from exhume.cli.audit import show
 from exhume.report import render
 
@@ -158,4 +158,10 @@ def test_the_command_says_it_in_a_line(tmp_path, capsys):
     with Store.open(folder(tmp_path / "run", facts())) as store:
         found: Any = summarise(store)
     show(found)
-    assert f"alone, is it real? {SAID}" in capsys.readouterr().out.splitlines()
+    told = "alone: 3 of 12 candidates are called real (2 are), 4 invented (4 are)"
+    assert told in capsys.readouterr().out.splitlines()
+
+
+def test_the_line_needs_no_truth_and_may_be_that_it_cannot_be_told():
+    assert brief(facts(known=False).plain()) == ("3 of 12 candidates are called real, 4 invented")
+    assert brief(facts(tells=False).plain()) == "whether its candidates are real cannot be told"

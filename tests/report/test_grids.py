@@ -63,6 +63,7 @@ class TestMap:
         assert "geiping, partly: mean error 0.15 on 4 targets" in partly
         assert "crashed on 2, which is no evidence of safety" in partly
         assert "4 of 6 ran" in page.text
+        assert "partly" in found["#grid-0-0-4"]["class"].split()
 
     def test_the_strongest_of_each_column_is_marked(self, page: Page) -> None:
         marked = [link for link, cell in cells(page).items() if "strongest" in cell["class"]]
@@ -200,6 +201,13 @@ class TestPage:
         table = said[: said.index("Settings")]
         assert table.count("no defence") == 1
         assert table.index("no defence") < table.index("net, noise") < table.index("net, sign")
+
+    def test_models_trained_with_a_defence_tell_its_cost(self, tmp_path: Path) -> None:
+        page = rendered(tmp_path / "run", *(replace(one, utility=None) for one in SMALL))
+        said = page.text[page.text.index("Defences that were measured") :]
+        table = said[: said.index("Settings")]
+        assert "accuracy 90 % no defence" in table
+        assert "accuracy 80 % seen against these attacks only" in table
 
     def test_it_stays_alone_and_can_be_heard(self, page: Page) -> None:
         style = page.insides["style"]

@@ -35,6 +35,11 @@ class HeatCell:
     strongest: bool
     spoken: str
 
+    @property
+    def partly(self) -> bool:
+        """Whether the attack ran to an end on some targets only."""
+        return self.kind == "measured" and self.note != ""
+
 
 @dataclass(frozen=True)
 class HeatRow:
@@ -59,7 +64,9 @@ class HeatMap:
     @property
     def kinds(self) -> set[str]:
         """The kinds of cells there are."""
-        return {cell.kind for row in self.rows for cell in row.cells}
+        found = {cell.kind for row in self.rows for cell in row.cells}
+        some = any(cell.partly for row in self.rows for cell in row.cells)
+        return found | ({"partly"} if some else set())
 
 
 def heat_map(grid: Grid, anchor: str, tradeoff: Tradeoff | None = None) -> HeatMap:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exhume.audit.summary import Bracket
+from exhume.audit.summary import Bracket, Summary
+from exhume.audit.tradeoff import Tradeoff
 from exhume.report.facts import Facts
-from exhume.report.words import percent, rate_text, utility_text
+from exhume.report.words import NOTHING, percent, rate_text, utility_text
 
 _OWN = ("name", "title", "targets", "group", "defence")
 """What tells settings apart that are otherwise the same."""
@@ -36,19 +38,20 @@ class Comparison:
 
 
 def comparisons(
-    brackets: Sequence[Bracket], facts: Mapping[str, Facts], config: Mapping[str, Any]
+    summary: Summary, facts: Mapping[str, Facts], config: Mapping[str, Any]
 ) -> tuple[Comparison, ...]:
     """Group settings that differ in nothing but their defences; groups without a defence drop.
 
     The settings of a grid are a group of their own.
     """
+    trained = _trained(summary.tradeoffs)
     groups: dict[str, list[Bracket]] = {}
     keys = {table.get("name"): _without_defences(table) for table in config.get("setting", ())}
-    for bracket in brackets:
+    for bracket in summary.brackets:
         name, group = bracket.setting, facts[bracket.setting].group
         groups.setdefault(f"grid {group}" if group else keys.get(name, name), []).append(bracket)
     return tuple(
-        Comparison(_lines(group, facts))
+        Comparison(_lines(group, facts, trained))
         for group in groups.values()
         if any(facts[b.setting].defended for b in group)
     )
@@ -62,12 +65,24 @@ def _without_defences(table: Mapping[str, Any]) -> str:
     return json.dumps(kept, sort_keys=True)
 
 
-def _lines(group: Sequence[Bracket], facts: Mapping[str, Facts]) -> tuple[Measured, ...]:
+def _trained(tradeoffs: Sequence[Tradeoff]) -> dict[str, str]:
+    """What models reach that were trained with each setting's defence, where some were."""
+    return {
+        point.setting: utility_text(tradeoff.measure, point.utility.value)
+        for tradeoff in reversed(tradeoffs)
+        for point in tradeoff.points
+        if point.utility is not None and math.isfinite(point.utility.value)
+    }
+
+
+def _lines(
+    group: Sequence[Bracket], facts: Mapping[str, Facts], trained: Mapping[str, str]
+) -> tuple[Measured, ...]:
     ordered = sorted(group, key=lambda b: facts[b.setting].defended)
-    return tuple(_line(bracket, facts[bracket.setting]) for bracket in ordered)
+    return tuple(_line(b, facts[b.setting], trained.get(b.setting, NOTHING)) for b in ordered)
 
 
-def _line(bracket: Bracket, facts: Facts) -> Measured:
+def _line(bracket: Bracket, facts: Facts, trained: str) -> Measured:
     ceiling = bracket.ceiling
     bounded = ceiling is not None and ceiling < 1.0
     return Measured(
@@ -76,7 +91,9 @@ def _line(bracket: Bracket, facts: Facts) -> Measured:
         defended=facts.defended,
         reached="not known" if bracket.reached is None else rate_text(bracket.reached),
         ceiling=percent(ceiling) if ceiling is not None and bounded else "nothing ruled out",
-        utility=utility_text(facts.utility_name, facts.utility),
+        utility=trained
+        if facts.utility is None
+        else utility_text(facts.utility_name, facts.utility),
         remark=_remark(bracket, facts, bounded),
     )
 

@@ -86,7 +86,7 @@ def page(store: Store, *, redact: bool) -> Page:
             )
             for index, case in enumerate(cases)
         ),
-        comparisons=comparisons(summary.brackets, facts, config),
+        comparisons=comparisons(summary, facts, config),
         trials=trial_table(records, redact=redact),
         config=json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True),
         redact=redact,

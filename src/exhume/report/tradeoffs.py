@@ -50,6 +50,7 @@ class TradeoffPart:
 
     metric: str
     measure: str
+    unit: str
     figure: Drawing
     lines: tuple[PointLine, ...]
     winners: tuple[WinnerLine, ...]
@@ -64,6 +65,7 @@ def tradeoff_part(tradeoff: Tradeoff) -> TradeoffPart:
     return TradeoffPart(
         metric=tradeoff.metric,
         measure=tradeoff.measure,
+        unit=_unit(tradeoff.measure),
         figure=paint(tradeoff, alt=_alt(tradeoff), caption=_caption(tradeoff)),
         lines=tuple(_line(point, tradeoff) for point in tradeoff.points),
         winners=tuple(_winner_line(winner, tradeoff) for winner in tradeoff.winners),
@@ -132,7 +134,7 @@ def _at_cost(loss: UtilityLoss | None, measure: str) -> str:
         return "at a cost that was not measured"
     if not math.isfinite(loss.mean):
         return "but training diverged with it"
-    return f"at a cost of {_loss_text(loss, measure)}"
+    return f"at a cost of {_loss_text(loss, measure)} {_unit(measure)}"
 
 
 def _rival(best: Point, known: Sequence[Point]) -> str:
@@ -154,12 +156,15 @@ def _loss_text(loss: UtilityLoss, measure: str) -> str:
     """Return what training loses, in percentage points of accuracy or in loss."""
     if not math.isfinite(loss.mean):
         return "diverged"
-    scale, unit = (100.0, "points of accuracy") if measure == _ACCURACY else (1.0, f"of {measure}")
-    values = [v if v is None else scale * v for v in (loss.mean, loss.low, loss.high)]
-    texts = [NOTHING if v is None else _plain(v) for v in values]
+    scale = 100.0 if measure == _ACCURACY else 1.0
     if loss.low is None or loss.high is None:
-        return f"{texts[0]} {unit}"
-    return f"{texts[0]} [{texts[1]} to {texts[2]}] {unit}"
+        return _plain(scale * loss.mean)
+    low, high = _plain(scale * loss.low), _plain(scale * loss.high)
+    return f"{_plain(scale * loss.mean)} [{low} to {high}]"
+
+
+def _unit(measure: str) -> str:
+    return "points of accuracy" if measure == _ACCURACY else f"of {measure}"
 
 
 def _plain(value: float) -> str:
