@@ -8,6 +8,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from tests.attacks.matching.matching_cases import CLASSES, pictures
 
 from exhume.attacks.matching.core import Problem
@@ -177,6 +180,23 @@ def test_what_is_simulated_is_what_is_done(transform: Transform, precision: type
         for one, other in zip(done.values(), simulated, strict=True):
             tolerance = 4 * np.finfo(precision).eps
             np.testing.assert_allclose(other.numpy(), one, rtol=tolerance)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        arrays(np.float64, st.integers(1, 12), elements=st.floats(-1e6, 1e6, width=32)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(TRANSFORMS),
+)
+def test_whatever_the_numbers(values: list[np.ndarray], transform: Transform) -> None:
+    """Ties, zeros and vectors of one entry included: of equal ones the first is kept by both."""
+    done = transform.changed(dict(enumerate_names(values)), np.random.default_rng(0))
+    simulated = transform.simulated([torch.tensor(v) for v in values])
+    for one, other in zip(done.values(), simulated, strict=True):
+        np.testing.assert_allclose(other.numpy(), one, rtol=1e-12, atol=1e-15)
 
 
 def test_soft_signs_are_signs_where_entries_are_large() -> None:

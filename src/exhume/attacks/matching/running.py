@@ -81,7 +81,7 @@ def noise_variation(problem: Problem) -> float:
     pixels = frame.count * math.prod(frame.record_shape)
     # The share of the signal is known to the noise's own scatter only.
     signal = max(1.0 - noise, math.sqrt(2.0 / entries))
-    return SMOOTHNESS * noise * (pixels / entries) / signal**0.25
+    return SMOOTHNESS * noise * (pixels / entries) / math.sqrt(math.sqrt(signal))
 
 
 def continuation_of(attack: Scheduled) -> Continuation | None:
