@@ -31,19 +31,7 @@ class AffineLevel:
     def train(self, x: FloatArray, start: FloatArray | None = None) -> FloatArray:
         """Return the minimiser (d + 1,) for records ``x`` (n, d), to rounding error."""
         design = _with_ones(x)
-        gram = design @ design.T
-        # θ = designᵀ a at the minimum, so that Newton's method runs among the records.
-        a = np.zeros(len(x)) if start is None else self._dual(design, start)
-        for _ in range(100):
-            scores = gram @ a
-            slope, curvature = self._derivatives(scores)
-            residual = slope + self.decay * a
-            system = curvature[:, None] * gram + self.decay * np.eye(len(x))
-            step = np.linalg.solve(system, residual)
-            a = a - self._damped(gram, a, step) * step
-            if np.linalg.norm(step) <= 1e-14 * (1.0 + np.linalg.norm(a)):
-                break
-        return np.asarray(design.T @ a)
+        return self._trained(design, design @ design.T, start)
 
     def hypergradient(
         self, x: FloatArray, theta: FloatArray, target: FloatArray
@@ -53,8 +41,38 @@ class AffineLevel:
         The implicit function theorem: dE/dx = −∂ₓ⟨∇_θ loss, p⟩ with H p = 2(θ − θ*).
         """
         design = _with_ones(x)
+        return self._hypergradient(design, design @ design.T, theta, target)
+
+    def evaluate(
+        self, x: FloatArray, target: FloatArray, start: FloatArray | None = None
+    ) -> tuple[FloatArray, float, FloatArray]:
+        """Return ``train(x, start)`` and its ``hypergradient``; records are multiplied once."""
+        design = _with_ones(x)
+        gram = design @ design.T
+        theta = self._trained(design, gram, start)
+        return theta, *self._hypergradient(design, gram, theta, target)
+
+    def _trained(
+        self, design: FloatArray, gram: FloatArray, start: FloatArray | None
+    ) -> FloatArray:
+        # θ = designᵀ a at the minimum, so that Newton's method runs among the records.
+        a = np.zeros(len(design)) if start is None else self._dual(design, start)
+        for _ in range(100):
+            scores = gram @ a
+            slope, curvature = self._derivatives(scores)
+            residual = slope + self.decay * a
+            system = curvature[:, None] * gram + self.decay * np.eye(len(design))
+            step = np.linalg.solve(system, residual)
+            a = a - self._damped(gram, a, step) * step
+            if np.linalg.norm(step) <= 1e-14 * (1.0 + np.linalg.norm(a)):
+                break
+        return np.asarray(design.T @ a)
+
+    def _hypergradient(
+        self, design: FloatArray, gram: FloatArray, theta: FloatArray, target: FloatArray
+    ) -> tuple[float, FloatArray]:
         gap = theta - target
-        p = self._inverse_hessian(design, theta, 2.0 * gap)
+        p = self._inverse_hessian(design, gram, theta, 2.0 * gap)
         scores = design @ theta
         slope, curvature = self._derivatives(scores)
         along = design @ p
@@ -64,11 +82,11 @@ class AffineLevel:
         return float(gap @ gap), gradient
 
     def _inverse_hessian(
-        self, design: FloatArray, theta: FloatArray, right: FloatArray
+        self, design: FloatArray, gram: FloatArray, theta: FloatArray, right: FloatArray
     ) -> FloatArray:
         """Solve (designᵀ C design + decay) p = right by Woodbury's identity."""
         curvature = self._derivatives(design @ theta)[1]
-        inner = self.decay * np.eye(len(design)) + curvature[:, None] * (design @ design.T)
+        inner = self.decay * np.eye(len(design)) + curvature[:, None] * gram
         correction = np.linalg.solve(inner, curvature * (design @ right))
         return np.asarray((right - design.T @ correction) / self.decay)
 

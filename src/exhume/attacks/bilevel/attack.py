@@ -217,8 +217,7 @@ def _affine(release: Weights, training: Stationary, classes: Array, centre: Floa
 
     def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
         flat = (x - centre).reshape(len(x), -1)
-        theta[0] = found = level.train(flat, theta[0])
-        value, gradient = level.hypergradient(flat, found, target)
+        theta[0], value, gradient = level.evaluate(flat, target, theta[0])
         return share * value + rest, share * gradient.reshape(x.shape)
 
     return evaluate
