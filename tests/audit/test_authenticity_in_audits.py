@@ -184,6 +184,23 @@ def test_a_judge_needs_several_networks(count):
         config(networks=count)
 
 
+def test_candidates_stand_beside_where_their_search_began(tmp_path):
+    """A search from the adversary's own records: its networks' searches begin likewise."""
+    text = TOML.format(networks=3, shadows=40).replace('"row-space"', '"kkt"')
+    options = "start = {}\n\n[setting.options.kkt]\nsteps = 30\nrestarts = 1\ndraws = 0\n"
+    text = text.replace("\n[setting.knowledge]", f"{options}\n[setting.knowledge]")
+    plan = make_plan(parse(text, folder=Path(), source="a test"))
+    run(plan, tmp_path / "run", Serial())
+    found = judged(tmp_path / "run")
+    assert found["attack"] == "kkt"
+    assert found["candidates"]
+    for one in found["candidates"]:
+        assert 0 <= one["starting"]["index"] < 6
+        assert -1 <= one["starting"]["ncc"] <= 1
+        # It began at other records than those that it was to find.
+        assert one["starting"]["ncc"] != one["training"]["ncc"]
+
+
 GIVEN = """
 [[setting]]
 name = "alone"

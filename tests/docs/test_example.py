@@ -14,6 +14,7 @@ import pytest
 from tests.docs.pages import Command, blocks, commands
 
 from exhume.audit import Serial, Summary, make_plan, run
+from exhume.audit.verdicts import brief
 from exhume.cli.audit import _cells, example_text
 from exhume.config import Config, parse
 
@@ -42,7 +43,8 @@ def _summary() -> Summary:
 
 def _measured() -> dict[str, tuple[str, ...]]:
     """The cells that the command prints for each fast setting, by its name."""
-    return {bracket.setting: _cells(bracket) for bracket in _summary().brackets}
+    brackets = _summary().brackets
+    return {bracket.setting: (bracket.setting, *_cells(bracket)) for bracket in brackets}
 
 
 def _shown(page: str) -> Command:
@@ -88,9 +90,9 @@ def test_numbers_are_those_of_a_run():
 
 
 def test_says_what_is_real_of_what_weights_alone_gave_away():
-    (shown,) = [line for line in _shown(PAGES[0]).output if "is it real?" in line]
+    (shown,) = [line for line in _shown(PAGES[0]).output if "called real" in line]
     (facts,) = [facts for facts in _summary().settings if "authenticity" in facts]
-    said = f"{facts['name']}, is it real? {facts['authenticity']['said']}"
+    said = f"{facts['name']}: {brief(facts['authenticity'])}"
     assert re.sub(r"\d+", "…", shown) == re.sub(r"\d+", "…", said)
     # As above: close calls may end otherwise elsewhere.
     pairs = zip(re.findall(r"\d+", shown), re.findall(r"\d+", said), strict=True)

@@ -15,13 +15,16 @@ import numpy as np
 
 from exhume.arrays import Array
 from exhume.attacks.base import Attack, nothing
+from exhume.attacks.starts import GivenStart, MixedStart
 from exhume.audit.executors import Executor
 from exhume.audit.plan import Plan, Unit
 from exhume.audit.setting import Range, Setting
+from exhume.audit.starting import begun
 from exhume.audit.store import Store
 from exhume.audit.threads import one_thread
 from exhume.authenticity import Comparison, Nearest, compare, fitted, gather
 from exhume.config import NetworkReleaseTable
+from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction, Status
 from exhume.records import Records
@@ -144,8 +147,14 @@ def examine(plan: Plan, task: Examined) -> dict[str, Array]:
     """Attack one network and gather the evidence for each candidate, and what it is nearest to."""
     plan.require_same_files()
     with one_thread():
-        setting, attack = plan.setting(task.setting), plan.attacks[task.attack]
+        setting = plan.setting(task.setting)
         case = _own_case(plan, setting, task) if task.own else _released(plan, setting, task)
+        try:
+            attack = _begun(plan, setting, task, case)
+        except InputError as error:
+            # Too few records of a class to begin at: this network teaches nothing.
+            none = _none(case, error)
+            return dict(_measured(setting, None, case, none, none, None))
         found, again = (_attacked(attack, case, rng) for rng in _streams(plan, setting, task))
         # The structural similarity is for readers; a judge has no use for it, and it is slow.
         span = None if task.own else setting.value_range
@@ -228,12 +237,16 @@ def _attacked(attack: Attack, case: Case, rng: np.random.Generator) -> Reconstru
     try:
         return attack.reconstruct(case.release, case.knowledge, rng=rng)
     except Exception as error:  # whatever an attack may raise: its trial has it on record
-        return nothing(case.knowledge, Status.CRASHED, str(error)[:200])
+        return _none(case, error)
+
+
+def _none(case: Case, error: Exception) -> Reconstruction:
+    return nothing(case.knowledge, Status.CRASHED, str(error)[:200])
 
 
 def _measured(
     setting: Setting,
-    attack: Attack,
+    attack: Attack | None,
     case: Case,
     found: Reconstruction,
     again: Reconstruction,
@@ -250,7 +263,7 @@ def _measured(
     seen = compare(
         found.samples,
         *(case.training.x, case.held_out.x),
-        starting=_starting(attack),
+        starting=_starting(attack, setting),
         centre=centre_of(setting),
         value_range=value_range,
     )
@@ -267,12 +280,22 @@ def _records(case: Case) -> dict[str, Array]:
     }
 
 
-def _starting(attack: Attack) -> Array | None:
-    """Return the records that a search began at, where they were given to it."""
-    from exhume.attacks.starts import GivenStart
+def _begun(plan: Plan, setting: Setting, task: Examined, case: Case) -> Attack:
+    """Return the attack as it begins where the setting says, on networks of one's own too."""
+    attack, table = plan.attacks[task.attack], plan.config.setting[task.setting]
+    if table.start is None:
+        return attack
+    own = replace(setting, targets=case.training, shadow_targets=case.knowledge.shadow_targets)
+    return begun(attack, own, table, range(setting.records))
 
+
+def _starting(attack: Attack | None, setting: Setting) -> Array | None:
+    """Return the records that a search began at, where they were given to it."""
     start = getattr(attack, "start", None)
-    return start.records if isinstance(start, GivenStart) else None
+    if not isinstance(start, GivenStart | MixedStart):
+        return None
+    shape = setting.fixed_set.record_shape
+    return start.draw(setting.records, shape, np.random.default_rng(0))
 
 
 def _objectives(case: Case, found: Reconstruction) -> list[float]:

@@ -34,6 +34,7 @@ LEVEL = 0.9
 """A candidate is real if no held-out record is nearer, and correlates this much with its own."""
 ALLOWED = 0.1
 _MOST_POINTS = 100
+_WORDS = (Verdict.REAL.value, Verdict.INVENTED.value)
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,19 @@ class Authenticity:
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
         return asdict(self)
+
+
+def brief(plain: Mapping[str, Any]) -> str:
+    """Say in a few words how candidates were judged, from what a run folder keeps of it."""
+    if not plain["tells"]:
+        return "whether its candidates are real cannot be told"
+    counts, right = plain["counts"], plain["right"]
+    known = {name: "" if right is None else f" ({right[name]} are)" for name in _WORDS}
+    real, invented = _WORDS
+    return (
+        f"{counts[real]} of {sum(counts.values())} candidates are called real{known[real]}, "
+        f"{counts[invented]} invented{known[invented]}"
+    )
 
 
 def untold(reason: str) -> Authenticity:
@@ -303,11 +317,8 @@ def _said(claimed: Calibration, counts: Mapping[str, int], right: Mapping[str, i
         f"of {sum(counts.values())} candidates {real} are called real and {invented} invented; "
         f"of {counts[Verdict.UNTOLD.value]} it cannot be told"
     )
-    words = {Verdict.REAL.value: "are real", Verdict.INVENTED.value: "are invented"}
     known = {} if right is None else right
-    parts = [
-        f"{n} of the {counts[name]} {words[name]}" for name, n in known.items() if counts[name]
-    ]
+    parts = [f"{n} of the {counts[name]} are {name}" for name, n in known.items() if counts[name]]
     return f"{text}. In truth {' and '.join(parts)}" if parts else text
 
 

@@ -114,6 +114,8 @@ def show(summary: Summary) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from exhume.audit.verdicts import brief
+
     table = Table(box=None, padding=(0, 1), title_justify="left")
     for heading in ("setting", "strongest attack", "reached", "blind", "at most"):
         table.add_column(heading, justify="left" if "e a" in heading or "g" in heading else "right")
@@ -131,8 +133,7 @@ def show(summary: Summary) -> None:
                 console.print(text, soft_wrap=True)
     for facts in summary.settings:
         if facts.get("authenticity"):
-            text = f"{facts['name']}, is it real? {facts['authenticity']['said']}"
-            console.print(text, soft_wrap=True)
+            console.print(f"{facts['name']}: {brief(facts['authenticity'])}", soft_wrap=True)
 
 
 def _within(closeness: float) -> str:
