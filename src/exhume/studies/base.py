@@ -48,6 +48,7 @@ class Size:
     jacobians: int = 60
     retries: int = 6
     membership: int = 0
+    authenticity: int = 0
     values: tuple[float, ...] = ()
     other_data: str = ""
 
@@ -143,6 +144,7 @@ class Part:
                 "seed": seed,
                 "metrics": list(self.metrics),
                 "membership": size.membership,
+                "authenticity": size.authenticity,
                 "closeness": self.closeness,
                 "influence": self.influence,
             },

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from exhume.errors import InputError
-from exhume.studies import balle2022
+from exhume.studies import balle2022, liu2024, runkel2024
 from exhume.studies.base import Part
 
-_PAPERS = {"balle2022": (balle2022.TITLE, balle2022.PARTS)}
+_PAPERS = {
+    "balle2022": (balle2022.TITLE, balle2022.PARTS),
+    "liu2024": (liu2024.TITLE, liu2024.PARTS),
+    "runkel2024": (runkel2024.TITLE, runkel2024.PARTS),
+}
 
 
 def papers() -> dict[str, str]:

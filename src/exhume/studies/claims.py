@@ -44,9 +44,10 @@ class Claim:
     """``left`` is below (above, about) ``factor`` × ``right``, in words ``says``.
 
     A reading without an attack is that of the attack under judgement. With ``about``, the two are
-    within ``factor`` of each other, either way. ``attacks`` are judged in turn, the paper's own
-    first: one that bears the claim out is enough, unless ``every`` must. Figures that differ by
-    less than ``margin`` of each other are too close to call.
+    within ``factor`` of each other, either way; ``times`` multiplies ``right``, where a law says
+    how much larger ``left`` is. ``attacks`` are judged in turn, the paper's own first: one that
+    bears the claim out is enough, unless ``every`` must. Figures that differ by less than
+    ``margin`` of each other are too close to call.
     """
 
     left: Reading
@@ -54,6 +55,7 @@ class Claim:
     right: Reading | float
     says: str = ""
     factor: float = 1.0
+    times: float = 1.0
     every: bool = False
     margin: float = 0.0
     attacks: tuple[str, ...] = ("reconstructor", "ridge")
@@ -92,7 +94,7 @@ class Claim:
     def _pair(self, run: Run, attack: str) -> tuple[float, float] | None:
         left = run.read(self.left, attack)
         right = self.right if isinstance(self.right, float) else run.read(self.right, attack)
-        return None if left is None or right is None else (left, right)
+        return None if left is None or right is None else (left, self.times * right)
 
     def _holds(self, run: Run, attack: str) -> bool:
         pair = self._pair(run, attack)

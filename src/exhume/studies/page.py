@@ -139,10 +139,15 @@ def _size(run: Run) -> str:
     fixed = sorted({int(f["fixed_set"]) for f in facts})
     known = shown(fixed[0]) if len(fixed) == 1 else f"{shown(fixed[0])}–{shown(fixed[-1])}"
     data = run.size["data"] or "tables"
+    sizes = sorted({int(f["batch"]) for f in facts if f.get("batch")})
     text = f"{data}, {known} known records"
+    if sizes:
+        text = f"{data}, batches of {', '.join(map(str, sizes))}"
     if shadows:
         text += f", {shadows:,} shadow targets"
-    return f"{text}, {int(facts[0]['targets']):,} targets ({run.scale})"
+    counts = sorted({int(f["targets"]) for f in facts}) if sizes else [int(facts[0]["targets"])]
+    targets = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
+    return f"{text}, {targets} targets ({run.scale})"
 
 
 def _heading(part: Part) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,17 @@ class Reading:
     ``oracle`` (mean squared error of the nearest known record), ``percentile-1`` and so on,
     ``blind`` (of the blind guess), ``utility``, ``training_utility``, ``loss_auc``,
     ``membership_auc``, ``membership_advantage``, ``ceiling``, ``kappa``, ``theorem_2``,
-    ``fixed_set``, ``shadow_targets``, ``pool``, ``targets``.
+    ``fixed_set``, ``shadow_targets``, ``pool``, ``targets``, ``floor`` (that noise leaves of the
+    root mean squared error), ``strongest`` (the smallest mean of that error of any attack, guesses
+    among them), ``final_loss`` (training loss at the end of trainings with its defences),
+    ``authenticity.measured.area`` (of the ROC curve) and what else is said of candidates.
+    ``ended`` False reads what an attack left although no trial of it ran to an end.
     """
 
     quantity: str
     setting: str
     attack: str | None = None
+    ended: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +54,15 @@ class Run:
         facts = self._fact(reading.setting)
         if facts is None:
             return None
+        if reading.quantity == "strongest":
+            return self._strongest(reading.setting)
         found = _of_setting(reading.quantity, facts, self._bracket(reading.setting))
         if found is None and reading.quantity == "blind":
             return self._of_attack("mse.mean", reading.setting, "oblivious")
-        return (
-            found
-            if found is not None
-            else self._of_attack(reading.quantity, reading.setting, reading.attack or attack)
-        )
+        if found is not None:
+            return found
+        own = reading.attack or attack
+        return self._of_attack(reading.quantity, reading.setting, own, ended=reading.ended)
 
     def settings(self) -> list[str]:
         """Return the names of the settings that were run."""
@@ -87,13 +94,20 @@ class Run:
         found = [b for b in self.summary["brackets"] if b["setting"] == setting]
         return found[0] if found else {}
 
-    def _of_attack(self, quantity: str, setting: str, attack: str) -> float | None:
+    def _strongest(self, setting: str) -> float | None:
+        rows = [row for row in self.summary["rows"] if row["setting"] == setting]
+        errors = [_of_row("rmse.mean", row) for row in rows]
+        return min((error for error in errors if error is not None), default=None)
+
+    def _of_attack(
+        self, quantity: str, setting: str, attack: str, *, ended: bool = True
+    ) -> float | None:
         rows = [
             row
             for row in self.summary["rows"]
             if row["setting"] == setting and row["attack"] == attack
         ]
-        if not rows or not rows[0]["ran"]:
+        if not rows or (ended and not rows[0]["ran"]):
             return None
         return _of_row(quantity, rows[0])
 
@@ -110,11 +124,26 @@ def _of_setting(
         return _number(facts["percentile_mse"][place[0]]) if place else None
     if quantity == "pool":
         return float(facts["fixed_set"] + facts["shadow_targets"])
+    if quantity == "final_loss":
+        losses = [run["training_loss"] for run in facts.get("trainings", ())]
+        # A training that diverged has no loss.
+        numbers = [math.inf if loss is None else float(loss) for loss in losses]
+        return sum(numbers) / len(numbers) if numbers else None
+    if name.startswith("authenticity."):
+        return _deep(facts, quantity)
     if quantity == "ceiling":
         return _number(bracket.get("ceiling"))
     if quantity == "kappa":
         return None if facts["bound_at"] is None else _number(facts["bound_at"]["kappa"])
     return _number(facts.get(quantity))
+
+
+def _deep(facts: Mapping[str, Any], path: str) -> float | None:
+    """Return a number from tables within tables, by a path with dots."""
+    found: Any = facts
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return _number(found)
 
 
 def _of_row(quantity: str, row: Mapping[str, Any]) -> float | None:
