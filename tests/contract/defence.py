@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from tests.contract.cases import Case
 from tests.contract.mechanism import MechanismContract
@@ -39,3 +40,17 @@ class DefenceContract(MechanismContract):
         records = len(case.fixed_set) + 1
         inner, outer = defence.inner.event(records), defence.event(records)
         assert (outer == inner) is self.post_processing
+
+
+class NoisyDefenceContract(DefenceContract):
+    """A defence whose noise buys a guarantee of its own."""
+
+    post_processing = False
+
+    def test_noise_is_each_targets_own(self, case: Case) -> None:
+        """The same target twice, with two streams, gets two noises."""
+        twice = case.targets.take([0, 0])
+        streams = [np.random.default_rng(i) for i in range(2)]
+        one, other = case.mechanism.publish_each(case.fixed_set, twice, rngs=streams)
+        for (_, a), (_, b) in zip(one.arrays(), other.arrays(), strict=True):
+            assert not np.isclose(a, b, rtol=1e-9).any()

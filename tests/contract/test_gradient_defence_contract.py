@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dp_accounting
-import numpy as np
 import pytest
 from tests.contract.cases import Case, case, records
-from tests.contract.defence import DefenceContract
+from tests.contract.defence import DefenceContract, NoisyDefenceContract
 from tests.contract.mechanism import MechanismContract
 
 from exhume import defences
@@ -71,19 +70,10 @@ class TestPostProcessing(DefenceContract):
         return request.param
 
 
-class TestPrivate(DefenceContract):
-    post_processing = False
-
+class TestPrivate(NoisyDefenceContract):
     @pytest.fixture(params=PRIVATE, ids=str)
     def case(self, request: pytest.FixtureRequest) -> Case:
         return request.param
-
-    def test_noise_is_each_targets_own(self, case: Case) -> None:
-        twice = case.targets.take([0, 0])
-        streams = [np.random.default_rng(i) for i in range(2)]
-        one, other = case.mechanism.publish_each(case.fixed_set, twice, rngs=streams)
-        for (_, a), (_, b) in zip(one.arrays(), other.arrays(), strict=True):
-            assert not np.isclose(a, b, rtol=1e-9).any()
 
     def test_has_a_finite_guarantee(self, case: Case) -> None:
         from exhume.bounds import ceiling

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dp_accounting
-import numpy as np
 import pytest
 from tests.contract.cases import (
     ANSWER_CASES,
@@ -13,7 +12,7 @@ from tests.contract.cases import (
     SCALER_CASES,
     Case,
 )
-from tests.contract.defence import DefenceContract
+from tests.contract.defence import DefenceContract, NoisyDefenceContract
 from tests.contract.mechanism import MechanismContract
 
 from exhume.defences import OutputPerturbation, Rounding
@@ -46,17 +45,7 @@ class TestRounding(DefenceContract):
         return request.param
 
 
-class TestOutputPerturbation(DefenceContract):
-    post_processing = False
-
+class TestOutputPerturbation(NoisyDefenceContract):
     @pytest.fixture(params=_PERTURBED, ids=str)
     def case(self, request: pytest.FixtureRequest) -> Case:
         return request.param
-
-    def test_noise_is_each_targets_own(self, case: Case) -> None:
-        """The same target twice, with two streams, gets two noises."""
-        twice = case.targets.take([0, 0])
-        streams = [np.random.default_rng(i) for i in range(2)]
-        one, other = case.mechanism.publish_each(case.fixed_set, twice, rngs=streams)
-        for (_, a), (_, b) in zip(one.arrays(), other.arrays(), strict=True):
-            assert not np.isclose(a, b, rtol=1e-9).any()
