@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from exhume.errors import InputError
 from exhume.studies.claims import Row
+from exhume.studies.run import Reading
 
 if TYPE_CHECKING:
     from exhume.config import Config
@@ -103,6 +104,16 @@ class Embedding:
     count: int
 
 
+@dataclass(frozen=True)
+class Chart:
+    """A heat map of a paper as a table: ``cells`` hold a reading a row and column."""
+
+    caption: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[Reading, ...], ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One table or figure of a paper.
@@ -126,6 +137,7 @@ class Part:
     influence: bool = False
     note: str = ""
     pictures: tuple[Picture, ...] = field(default=())
+    charts: Callable[[Size], Sequence[Chart]] | None = None
     embedding: Embedding | None = None
 
     def size(self, scale: Scale, changes: Sequence[str] = ()) -> Size:

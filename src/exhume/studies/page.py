@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from exhume.studies.base import Part, Scale, Size
+from exhume.studies.base import Chart, Part, Scale, Size
 from exhume.studies.catalogue import papers, parts
 from exhume.studies.claims import Kind, Row, Verdict, judged
 from exhume.studies.publish import embedding_file, published
@@ -72,6 +72,8 @@ def _section(part: Part, run: Run, results: Path) -> str:
         f"```\n{run.command()}\n```",
         _table(part, run),
     ]
+    if part.charts is not None:
+        blocks += [_chart(chart, run) for chart in part.charts(size_of(part, run))]
     for picture, path in _pictures(part, results):
         blocks.append(f"![{picture}](figures/{path})\n\n*{picture}*")
     return "\n\n".join(blocks)
@@ -95,6 +97,16 @@ def _table(part: Part, run: Run) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _chart(chart: Chart, run: Run) -> str:
+    """Return a heat map as a table."""
+    lines = [f"| | {' | '.join(chart.columns)} |", "|---" * (len(chart.columns) + 1) + "|"]
+    for name, cells in zip(chart.rows, chart.cells, strict=True):
+        found = [run.read(cell) for cell in cells]
+        texts = ["–" if value is None else shown(value) for value in found]
+        lines.append(f"| {name} | {' | '.join(texts)} |")
+    return f"{chart.caption}:\n\n" + "\n".join(lines)
 
 
 def _others(part: Part, row: Row, run: Run) -> str:

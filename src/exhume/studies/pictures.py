@@ -16,6 +16,8 @@ from exhume.studies.base import Part, Picture
 
 _SHOWN = 6
 _MAGNIFIED = 2
+_LEAST = 56
+"""A tile's side has at least as many pixels."""
 _GAP = 2
 
 
@@ -66,13 +68,14 @@ def _chosen(picture: Picture, records: list[Record]) -> list[int]:
 
 def _sheet(rows: list[list[Array]]) -> Array:
     """Lay tiles out, targets side by side, magnified, on white."""
-    height, width = (side * _MAGNIFIED + _GAP for side in rows[0][0].shape[:2])
+    times = max(_MAGNIFIED, -(-_LEAST // min(rows[0][0].shape[:2])))
+    height, width = (side * times + _GAP for side in rows[0][0].shape[:2])
     channels = rows[0][0].shape[2:]
     shape = (height * len(rows[0]) + _GAP, width * len(rows) + _GAP, *channels)
     sheet = np.full(shape, 255, dtype=np.uint8)
     for column, tiles in enumerate(rows):
         for line, tile in enumerate(tiles):
-            large = tile.repeat(_MAGNIFIED, axis=0).repeat(_MAGNIFIED, axis=1)
+            large = tile.repeat(times, axis=0).repeat(times, axis=1)
             top, left = _GAP + line * height, _GAP + column * width
             sheet[top : top + large.shape[0], left : left + large.shape[1]] = large
     return sheet

@@ -18,7 +18,8 @@ class WeightsSize(Size):
     """What a scale decides where weights alone are attacked.
 
     A network is trained on ``records`` of two ``classes`` (0 and 1) of the data. ``width`` is that
-    of its hidden layer, ``steps`` an attack's iterations, ``values`` the shares of the landscape.
+    of its hidden layer, ``steps`` an attack's iterations (``draws`` those of the row space's), and
+    ``values`` the shares of the landscape.
     """
 
     data: str = "cifar-10"
@@ -32,6 +33,7 @@ class WeightsSize(Size):
     epochs: int = 10_000
     steps: int = 10_000
     restarts: int = 1
+    draws: int = 3000
     shrink: int = 1
     values: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
 
