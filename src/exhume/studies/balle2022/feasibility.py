@@ -38,7 +38,7 @@ DEFAULT = Part(
     reference="section VI-A, Figure 4",
     title="the default attack on MNIST",
     sizes=sizes(MNIST, LAPTOP, SMOKE),
-    minutes=minutes("2 days", "3 min"),
+    minutes=minutes("2 days", "1 min"),
     settings=_default,
     rows=lambda size: [
         success("mean squared error on MNIST", 0.0089, "default"),
@@ -59,7 +59,7 @@ DEFAULT_CIFAR = Part(
     reference="section VI-A, Figure 4",
     title="the default attack on CIFAR-10",
     sizes=sizes(CIFAR, LAPTOP_CIFAR, replace(SMOKE, learning_rate=0.05)),
-    minutes=minutes("65 days", "6 min"),
+    minutes=minutes("65 days", "2 min"),
     settings=_default,
     rows=lambda size: [
         success(
@@ -134,7 +134,7 @@ ORACLE = Part(
     sizes=sizes(
         _FULL, replace(_FULL, targets=100, values=(16_000,)), replace(SMOKE, epochs=1, targets=40)
     ),
-    minutes=minutes("5 min", "3 min"),
+    minutes=minutes("5 min", "1 min"),
     settings=_oracle,
     rows=_oracle_rows,
     attacks=(),
@@ -171,7 +171,7 @@ SHADOWS = Part(
         replace(LAPTOP, values=(50, 150, 500)),
         replace(SMOKE, values=(40, 400)),
     ),
-    minutes=minutes("2 days", "3 min"),
+    minutes=minutes("2 days", "1 min"),
     settings=_shadows,
     rows=_shadow_rows,
     attacks=("reconstructor", "ridge"),
@@ -200,7 +200,7 @@ METRICS = Part(
             SMOKE, data="fashion-mnist-small", learning_rate=0.05, shadow_targets=300, targets=24
         ),
     ),
-    minutes=minutes("2 days", "3 min"),
+    minutes=minutes("2 days", "1 min"),
     settings=_default,
     rows=_metric_rows,
     attacks=("reconstructor", "ridge"),
@@ -238,7 +238,7 @@ SEEDS = Part(
         replace(LAPTOP, values=(0, 1, 2)),
         replace(SMOKE, values=(0, 1)),
     ),
-    minutes=minutes("20 days", "6 min"),
+    minutes=minutes("20 days", "3 min"),
     settings=_seeds,
     rows=_seed_rows,
 )
@@ -279,7 +279,7 @@ TRANSFER = Part(
         replace(LAPTOP, values=(64, 500)),
         replace(SMOKE, values=(64, 1000)),
     ),
-    minutes=minutes("3 days", "4 min"),
+    minutes=minutes("3 days", "1 min"),
     settings=_transfer,
     rows=_transfer_rows,
     attacks=("reconstructor",),

@@ -117,7 +117,7 @@ FIXED_SIZE = Part(
         replace(LAPTOP, values=(100, 300, 1000)),
         replace(SMOKE, values=(30, 60)),
     ),
-    minutes=minutes("3 days", "6 min"),
+    minutes=minutes("3 days", "3 min"),
     settings=_fixed,
     rows=_fixed_rows,
 )
@@ -146,7 +146,7 @@ EPOCHS = Part(
         replace(LAPTOP, values=(20, 100, 250)),
         replace(SMOKE, values=(5, 60)),
     ),
-    minutes=minutes("a year", "6 min"),
+    minutes=minutes("a year", "2 min"),
     settings=_epochs,
     rows=_epoch_rows,
     note="Figure 20 is on CIFAR-10; below the paper's scale the data are MNIST.",
@@ -206,7 +206,7 @@ OPTIMISERS = Part(
         replace(LAPTOP_CIFAR, shadow_targets=150, values=(40, 100)),
         replace(SMOKE, shadow_targets=200, targets=8, values=(20,)),
     ),
-    minutes=minutes("a year", "12 min"),
+    minutes=minutes("a year", "8 min"),
     settings=_optimisers,
     rows=_optimiser_rows,
     note="Other fixed sets of the table: --set fixed_set=1000, 10000, 50000.",
@@ -228,7 +228,7 @@ BLACK_BOX = Part(
     sizes=sizes(
         replace(MNIST, values=(200,)), replace(LAPTOP, values=(200,)), replace(SMOKE, values=(100,))
     ),
-    minutes=minutes("4 days", "4 min"),
+    minutes=minutes("4 days", "1 min"),
     settings=_black_box,
     rows=lambda size: [
         success("only logits are released", 0.0110, "answers"),
@@ -281,7 +281,7 @@ FACTORS = Part(
         replace(LAPTOP, values=(200, 100)),
         replace(SMOKE, shadow_targets=200, targets=6, values=(100, 40)),
     ),
-    minutes=minutes("20 days", "14 min"),
+    minutes=minutes("20 days", "8 min"),
     settings=_factors,
     rows=_factor_rows,
     note="The column of MNIST; default-cifar, ood, optimisers and epochs have CIFAR-10's rows.",
@@ -308,7 +308,7 @@ OOD = Part(
         replace(LAPTOP_CIFAR, other_data="cifar-100"),
         replace(SMOKE, shadow_targets=500, other_data="digits"),
     ),
-    minutes=minutes("130 days", "8 min"),
+    minutes=minutes("130 days", "3 min"),
     settings=_ood,
     rows=lambda size: [
         success("shadow targets from CIFAR-100", "–", "out of distribution"),
