@@ -117,19 +117,22 @@ class Claim:
     def _text(self, run: Run, attack: str) -> str:
         pair = self._pair(run, attack)
         assert pair is not None
-        sign = {"below": "<", "above": ">", "about": "≈"}[self.relation]
+        sign, says = {"below": "<", "above": ">", "about": "≈"}[self.relation], self.says
         if self._close(run, attack) and self.relation != "about":
             sign = "≈"
         elif not self._holds(run, attack):
             sign = {"below": "≥", "above": "≤", "about": "≠"}[self.relation]
-        factor = ""
-        if self.factor != 1.0:
-            factor = f" within a factor {self.factor:g}" if self.relation == "about" else ""
-        if self.factor != 1.0 and self.relation != "about":
-            scale = self.factor if self.relation == "below" else 1.0 / self.factor
-            factor = f" × {scale:.3g}"
-        figures = f"{shown(pair[0])} {sign} {shown(pair[1])}{factor}"
-        return f"{self.says} ({figures})" if self.says else figures
+            says = f"it does not hold that: {says}" if says else ""
+        figures = f"{shown(pair[0])} {sign} {shown(pair[1])}{self._times()}"
+        return f"{says} ({figures})" if says else figures
+
+    def _times(self) -> str:
+        """Return the factor in words, where it is more than room for rounding."""
+        if abs(self.factor - 1.0) < 1e-6:
+            return ""
+        if self.relation == "about":
+            return f" within a factor {self.factor:g}"
+        return f" × {self.factor if self.relation == 'below' else 1.0 / self.factor:.3g}"
 
 
 @dataclass(frozen=True)
