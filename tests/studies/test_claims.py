@@ -127,3 +127,9 @@ def test_figures_as_papers_print_them():
     assert [shown(x) for x in (0.0412, 0.5, 1.234, 3e-10, 2.0, 12345.6, -0.25)] == [
         *(".0412", ".500", "1.23", "3e-10", "2", "12,346", "-.250")
     ]
+
+
+@pytest.mark.parametrize(("times", "kind"), [(3.0, Kind.CONFIRMED), (1.0, Kind.NOT_CONFIRMED)])
+def test_a_law_says_how_many_times_as_large(times, kind):
+    run = made(a={"oracle": 0.1, "reconstructor": 0.31})
+    assert Claim(MSE, "about", ORACLE, factor=1.1, times=times).judge(run).kind is kind

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from exhume.audit import Serial, make_plan, run
-from exhume.studies import Kind, Scale, find, judged, parts
+from exhume.studies import Kind, Reading, Run, Scale, find, judged, parts
 from exhume.studies.publish import note
 
 PARTS = {part.name: part for part in parts("runkel2024")}
@@ -36,14 +38,30 @@ DIRECTION = {
 """The rows that must come out as the paper has them even at this size."""
 
 
+def _run(name: str, folder: Path) -> Run:
+    part = PARTS[name]
+    size = part.size(Scale.SMOKE)
+    run(make_plan(part.config(size, seed=0)), folder, Serial())
+    found = note(part, size, "smoke", 0, (), folder)
+    assert found.summary["complete"]
+    return found
+
+
+@pytest.mark.slow
+def test_real_candidates_are_not_told_from_inventions(tmp_path):
+    found = _run("authenticity", tmp_path / "run")
+    (facts,) = found.summary["settings"]
+    assert facts["authenticity"]["tells"] is False
+    area, low = (Reading(f"authenticity.measured.{end}", "row-space") for end in ("area", "low"))
+    assert found.read(low) < 0.5
+    assert 0.0 <= found.read(area) <= 1.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DIRECTION)
 def test_shows_the_papers_direction(name, tmp_path):
-    part = PARTS[name]
+    part, found = PARTS[name], _run(name, tmp_path / "run")
     size = part.size(Scale.SMOKE)
-    run(make_plan(part.config(size, seed=0)), tmp_path / "run", Serial())
-    found = note(part, size, "smoke", 0, (), tmp_path / "run")
-    assert found.summary["complete"]
     verdicts = {row.label: verdict for row, verdict in judged(part.rows(size), found)}
     told = {label: verdicts[label] for label in DIRECTION[name]}
     assert not {k: v.describe() for k, v in told.items() if v.kind is not Kind.CONFIRMED}
