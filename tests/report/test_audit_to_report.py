@@ -76,3 +76,35 @@ def test_what_was_rebuilt_is_pixel_for_pixel_the_target(page: Page) -> None:
     target, rebuilt, nearest = pictures[:6], pictures[6:12], pictures[12:18]
     assert target == rebuilt
     assert not set(target) & set(nearest)
+
+
+GRID = """
+[[setting]]
+name = "clothes"
+data = { name = "fashion-mnist-small", classes = [2, 6], fixed_set = 60 }
+release = { model = "logistic", penalty = { strength = 1.0, intercept = true } }
+
+[setting.grid]
+"four decimals" = [{ name = "rounding", decimals = 4 }]
+"noise" = [{ name = "noise", size = 0.1 }]
+
+[audit]
+targets = 4
+"""
+
+
+def test_a_grid_of_a_file_is_a_map_with_pictures(tmp_path: Path) -> None:
+    run(make_plan(parse(GRID, folder=Path(), source="test")), tmp_path / "run", Serial())
+    page = read(render(tmp_path / "run"))
+    links = [link for link in page.all("a") if link["href"].startswith("#grid-0-0-")]
+    said = [link["aria-label"] for link in links]
+    assert [text.partition(":")[0] for text in said] == [
+        "glm, no defence",
+        "glm, four decimals",
+        "glm, noise",
+    ]
+    assert "4 rebuilt" in said[0]
+    assert "Of 2 defences that attacks ran against, noise leaves the least" in page.text
+    tiles = {s["class"] for s in page.all("span") if "tile" in s.get("class", "")}
+    # Two attacks on three settings, the target and its nearest known record, of four targets.
+    assert len(tiles) == 4 * (2 * 3 + 1) + 3

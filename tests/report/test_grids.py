@@ -81,6 +81,15 @@ class TestMap:
         said = "Against sign no attack ran to an end: that is no evidence of safety."
         assert said in page.text
 
+    def test_where_some_ran_and_none_left_anything_nothing_is_coloured(
+        self, tmp_path: Path
+    ) -> None:
+        mixed = Attempt("geiping", (None,), ("NO_INFORMATION", "CRASHED"), "odd", None)
+        page = rendered(tmp_path / "run", SMALL[0], member("odd", attempts=(mixed, BLIND)))
+        cell = cells(page)["#grid-0-0-1"]
+        assert cell["class"] == "unknown"
+        assert "crashed on 3, which is no evidence of safety" in cell["aria-label"]
+
     def test_the_colour_is_relative_to_the_blind_guess(self, page: Page) -> None:
         found = cells(page)
         # The guess errs by 0.25, 0.3 and 0.35 in turn: 0.3, and eight steps below it.

@@ -143,7 +143,7 @@ def _reference(grid: Grid) -> tuple[float, str]:
 
 
 def _cell(cell: Cell, name: str, anchor: str, reference: float, *, strongest: bool) -> HeatCell:
-    kind = "measured" if cell.ran else "unknown"
+    kind = "measured" if cell.ran and cell.error is not None else "unknown"
     if _silent(cell):
         kind = "silent"
     partly = f"{cell.ran} of {len(cell.records)} ran" if cell.ran < len(cell.records) else ""
