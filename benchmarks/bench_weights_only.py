@@ -1,6 +1,6 @@
 """What comes out of weights alone, whether it is real, and what a batch of restarts saves.
 
-    EXHUME_DATA=... python benchmarks/bench_weights_only.py [kkt] [real] [bilevel] [initial] [batch]
+    EXHUME_DATA=... python benchmarks/bench_weights_only.py [kkt] [real] [initial] [other] [batch]
 
 Pictures are Fashion-MNIST's, odd against even classes. ``kkt`` and ``initial`` report seeds 10, 11,
 12, on which nothing was ever tuned; ``real`` reports 0, 1, 2, and its judge learns from networks of
@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from exhume.arrays import Array, FloatArray
-from exhume.attacks.bilevel import Bilevel
 from exhume.attacks.kkt import KKT, RowSpace
 from exhume.attacks.kkt.counts import candidate_classes
 from exhume.attacks.kkt.network import HiddenLayer, read
@@ -26,7 +25,7 @@ from exhume.attacks.kkt.restarts import restarted
 from exhume.attacks.kkt.search import Schedule
 from exhume.attacks.kkt.span import span_of
 from exhume.attacks.known_initialisation import KnownInitialisation
-from exhume.attacks.starts import GaussianStart, GivenStart, UniformStart
+from exhume.attacks.starts import GaussianStart
 from exhume.authenticity import (
     Calibration,
     Comparison,
@@ -45,8 +44,8 @@ from exhume.data import load
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.metrics import NCC
+from exhume.models import CNN, MLP, Activation, Convolution
 from exhume.models.initialise import Initialisation
-from exhume.models.mlp import MLP
 from exhume.models.two_layer import TwoLayer
 from exhume.reconstruction import Reconstruction
 from exhume.records import Records
@@ -257,34 +256,6 @@ def _tell_claims(
     print(f"  images, against networks without them: {calibrate(members, without).describe()}")
 
 
-def bench_bilevel() -> None:
-    """Print where bilevel reconstruction of an affine classifier ends, for three starts."""
-    data, other = pictures(0, 100)
-    training = Stationary(MLP((28, 28), 1, hidden=()), (0, 1), weight_decay=1e-2)
-    release = training.publish(data, rng=np.random.default_rng(0))
-    known = Knowledge(
-        record_shape=(28, 28), value_range=(0.0, 1.0), training=training, labels=data.labels
-    )
-    for name, start in (
-        ("ground truth", GivenStart(data.x)),
-        ("another partition", GivenStart(other.x)),
-        ("uniform", UniformStart()),
-    ):
-        begun = time.process_time()
-        found = Bilevel(start=start).reconstruct(release, known, rng=0)
-        gaps = [
-            np.sqrt(np.square(found.samples[:, None] - x[None]).mean(axis=(2, 3))).min(axis=1)
-            for x in (data.x, start.draw(100, (28, 28), np.random.default_rng(0)))
-        ]
-        stats = found.stats
-        print(
-            f"{name}: distance {stats['initial_distance']:.3g} -> {stats['distance']:.3g} of "
-            f"{stats['size']:.3g}; moved {stats['moved']:.4f} RMS; nearest training picture "
-            f"{np.median(gaps[0]):.3f}, nearest start {np.median(gaps[1]):.3f}; "
-            f"{time.process_time() - begun:.0f} s"
-        )
-
-
 def bench_initial() -> None:
     """Print how many of 20 records come back where the initialisation is known."""
     for seed in FRESH:
@@ -313,26 +284,68 @@ def bench_initial() -> None:
             )
 
 
+def bench_other() -> None:
+    """Print what comes out of a deeper network and of a convolution, at half the resolution."""
+    deep = MLP((14, 14), 2, (80, 40), Activation.RELU)
+    convolution = CNN((14, 14), 2, (Convolution(32, 5, 3),), Activation.RELU)
+    for network, seeds in ((deep, FRESH), (convolution, FRESH[:1])):
+        for seed in seeds:
+            data, held_out = (
+                Records(part.x.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)), part.labels)
+                for part in pictures(seed, 16)
+            )
+            training = Training(
+                *(network, (0, 1), SGD(0.1, 0.9, weight_decay=3e-3), 3000),
+                initial=Initialisation(seed=None),
+            )
+            release = training.publish(data, rng=np.random.default_rng(seed))
+            known = Knowledge(record_shape=(14, 14), value_range=(0.0, 1.0), training=training)
+            begun = time.process_time()
+            found = KKT(records=16, steps=1500, restarts=4).reconstruct(release, known, rng=0)
+            seconds = time.process_time() - begun
+            seen = compare(found.samples, data.x, held_out.x, centre=data.x.mean(axis=0))
+            print(
+                f"{network.describe()}, seed {seed}: {seen.recovered(0.7)} of 16 / held-out "
+                f"{seen.false_positives(0.7)}; residual {found.stats['residual']:.4f}; "
+                f"{seconds:.0f} s"
+            )
+
+
 def bench_batch() -> None:
-    """Print what restarts cost in one batch and one after another."""
-    who = victim(SHADOWS[0])
-    span = span_of(who.network, COUNT)
-    problem = Stationarity(who.network, span)
-    classes = candidate_classes(who.network, who.knowledge, 2 * COUNT)
+    """Print what restarts cost in one batch and one after another, on two sizes of network."""
+    data, _ = pictures(SHADOWS[0], 10)
+    halves = data.x.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4))
+    training = Stationary(TwoLayer((14, 14), 1, 40, hidden_bias=True), (0, 1))
+    release = training.publish(Records(halves, data.labels), rng=np.random.default_rng(0))
+    known = Knowledge(record_shape=(14, 14), value_range=(0.0, 1.0), training=training)
+    large = victim(SHADOWS[0])
+    _tell_batches("196-40-1, 10 pictures", release, known, 10)
+    _tell_batches("784-200-1, 50 pictures", large.release, large.knowledge, COUNT)
+
+
+def _tell_batches(name: str, release: Weights, knowledge: Knowledge, count: int) -> None:
+    network = read(release, knowledge)
+    assert not isinstance(network, str)
+    span = span_of(network, count)
+    problem = Stationarity(network, span)
+    classes = candidate_classes(network, knowledge, 2 * count)
 
     def run(restarts: int) -> float:
         begun = time.process_time()
         restarted(
-            *(problem, span, classes, who.knowledge, Schedule(steps=200)),
+            *(problem, span, classes, knowledge, Schedule(steps=200)),
             *(GaussianStart(0.1), (0.005, 0.055), restarts, np.random.default_rng(0)),
             from_centre=True,
         )
         return time.process_time() - begun
 
     run(1)
-    for count in (4, 16):
-        together, alone = run(count), sum(run(1) for _ in range(count))
-        print(f"{count} restarts: {alone / together:.2f} times faster in one batch")
+    for restarts in (4, 16):
+        together, alone = run(restarts), sum(run(1) for _ in range(restarts))
+        print(
+            f"{name}, {restarts} restarts: {alone / together:.2f} times faster in one batch "
+            f"({1000 * alone / restarts / 200:.2f} ms a step alone)"
+        )
 
 
 def main() -> None:
@@ -340,8 +353,8 @@ def main() -> None:
     parts = {
         "kkt": bench_kkt,
         "real": bench_real,
-        "bilevel": bench_bilevel,
         "initial": bench_initial,
+        "other": bench_other,
         "batch": bench_batch,
     }
     for name in sys.argv[1:] or list(parts):
