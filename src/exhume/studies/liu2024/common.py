@@ -19,8 +19,9 @@ class GradientSize(Size):
 
     ``values`` are the batch sizes, ``batches`` how many of each are attacked, ``steps`` an attack's
     iterations. ``shrink`` takes pixels together, ``warm_up`` is how many steps the network was
-    trained before, ``wide_head`` how many units stand before its classes (0: none do). ``rounds``
-    on ``records`` of them, ``training_batch`` at a time, tell what a defence costs.
+    trained before, ``wide_head`` how many units stand before its classes (0: none do). ``columns``
+    is how many of Table 4's 15 defences are run. ``rounds`` on ``records`` of them,
+    ``training_batch`` at a time, tell what a defence costs.
     """
 
     data: str = "cifar-10"
@@ -35,6 +36,7 @@ class GradientSize(Size):
     warm_up: int = 782
     wide_head: int = 16_384
     generator_steps: int = 600
+    columns: int = 15
     rounds: int = 0
     records: int = 0
     training_batch: int = 64
@@ -44,7 +46,9 @@ class GradientSize(Size):
 
 RESNET = GradientSize(shadow_targets=45_000, batches=12, values=(4, 8))
 """Section 5.1 and appendix F: ResNet-18, an epoch of training, 50 images."""
-LAPTOP = GradientSize(width=16, steps=120, shrink=2, warm_up=150, wide_head=512, values=(4, 8))
+LAPTOP = GradientSize(
+    width=16, steps=120, shrink=2, warm_up=150, wide_head=512, values=(4, 8), columns=10
+)
 """A quarter of the width and of the pixels."""
 SMOKE = GradientSize(
     data="fashion-mnist-small",
@@ -56,6 +60,7 @@ SMOKE = GradientSize(
     warm_up=0,
     wide_head=0,
     generator_steps=150,
+    columns=5,
     values=(2,),
 )
 

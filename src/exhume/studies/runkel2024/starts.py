@@ -54,7 +54,8 @@ def _initialisation_rows(size: Size) -> Sequence[Row]:
         for start, figure in figures.items():
             name = f"{kind}, {start}"
             moved = Reading("parameters.mean", name, ended=False)
-            label, says = f"{name} start: parameters' squared distance, a share", "small"
+            label = f"{name} start: parameters' squared distance, a share"
+            says = "training on what came out ends near the release"
             rows.append(versus(label, figure, moved, "below", 0.01, says, attack="bilevel"))
         rows += [
             versus(
@@ -182,7 +183,9 @@ DECORECO = Part(
         "One candidate is searched for each training image, so that none is chosen for its "
         "likeness; the paper searches for two. The tuned start is "
         "the attack's own, Gaussian of deviation .1 around the centre. The paper's network has "
-        "two hidden layers, this one has one."
+        "two hidden layers, this one has one. Ours searches within the span of the first layer's "
+        "rows, where the training images lie: a start is first projected on it, which the paper "
+        "does not do, and what is its own of another partition is lost."
     ),
 )
 
@@ -268,7 +271,8 @@ LANDSCAPE = Part(
     metrics=("rmse",),
     note=(
         "A start is λ₂ (λ₁ · training images + (1 − λ₁) · another partition) + (1 − λ₂) · noise. "
-        "The bilevel search is of an affine classifier, the KKT search of one hidden layer. The "
-        "paper has 5 × 5 mixtures; below its scale there are fewer."
+        "The bilevel search is of an affine classifier, the KKT search of one hidden layer, within "
+        "the span of its rows (see decoreco). The paper has 5 × 5 mixtures; below its scale there "
+        "are fewer."
     ),
 )
