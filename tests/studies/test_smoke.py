@@ -32,7 +32,7 @@ DIRECTION = {
     "blackbox": ["only logits are released"],
     "factors": [
         *("default", "a smaller fixed set", "hidden layer ten times as wide"),
-        *("second layer only", "2.5 times the epochs", "ReLU", "ReLU, against the default"),
+        *("second layer only", "2.5 times the epochs", "ReLU"),
         *("learning rate .01", "random initialisation", "only logits are released"),
     ],
     "ood": ["shadow targets from CIFAR-100"],
