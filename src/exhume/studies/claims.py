@@ -85,7 +85,7 @@ class Claim:
 
     def _too_small(self, run: Run, attack: str, there: float) -> str:
         assert self.needs is not None
-        what = self.needs.quantity.replace("_", " ")
+        what = self.needs.quantity.rpartition(".")[2].replace("_", " ")
         return (
             f"{shown(there)} {what}, {shown(self.needs.least)} needed: {self.needs.why}; "
             f"{self._text(run, attack)}"

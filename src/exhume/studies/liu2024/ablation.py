@@ -37,7 +37,6 @@ _SWITCHES: dict[str, dict[str, Any]] = {
 }
 _FIGURE_4: dict[str, Tables] = {
     "noise .01": {"name": "noise", "size": 0.01},
-    "pruning .5": {"name": "pruning", "share": 0.5},
     "clipping 4": {"name": "clipping", "norm": 4.0},
 }
 
@@ -100,7 +99,7 @@ ABLATION = Part(
     title="what reweighting and features bring",
     sizes=sizes(
         replace(RESNET, values=(4, 8, 16, 32)),
-        replace(LAPTOP, values=(4,)),
+        replace(LAPTOP, steps=100, values=(4,)),
         SMOKE,
     ),
     minutes=minutes("months", "6 min"),
