@@ -139,7 +139,7 @@ def bench_paper() -> None:
     begun = time.process_time()
     who = victim(MLP((32, 32, 3), 1, hidden=()), *_coloured(500), 1e-2)
     print(f"3072-1 trained in {time.process_time() - begun:.0f} s")
-    three_starts(who, Bilevel(steps=300, rate=0.02))
+    three_starts(who, Bilevel(steps=40, rate=0.02))
 
 
 def bench_wide() -> None:
@@ -147,7 +147,7 @@ def bench_wide() -> None:
     begun = time.process_time()
     who = _wide(*_coloured(50))
     print(f"3072-6144-1 trained in {time.process_time() - begun:.0f} s")
-    three_starts(who, Bilevel(steps=12, rate=0.03))
+    three_starts(who, Bilevel(steps=4, rate=0.03))
     print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB")
     _compare(who)
 

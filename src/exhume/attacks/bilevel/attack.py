@@ -174,11 +174,11 @@ class Bilevel(Attack):
         named = {n: release.parameters[n] for n in training.network.parameter_shapes()}
         target = level.objective.flat(named)
         # The released parameters are a start that everybody has; another start may end elsewhere.
-        theta = [target.clone()]
+        theta = [target]
 
         def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
             records = torch.tensor(x - centre)
-            theta[0] = level.train(records, theta[0])
+            theta[0] = level.train(records, theta[0], settled=theta[0] is not target)
             value, gradient = level.hypergradient(records, theta[0], target)
             return value, np.asarray(gradient.numpy())
 

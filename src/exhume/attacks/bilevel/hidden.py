@@ -61,7 +61,8 @@ class HiddenLevel:
         target = self._within(torch.cat([x, torch.ones_like(x[:, :1])], dim=1))
         level = self._level(target)
         wanted = self._flat(target)
-        theta = level.train(target.records, wanted if self.last is None else self._moved(target))
+        start = wanted if self.last is None else self._moved(target)
+        theta = level.train(target.records, start, settled=self.last is not None)
         found = self._unpacked(level, theta, target)
         self.last = found
         gap = theta - wanted

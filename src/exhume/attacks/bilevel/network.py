@@ -26,12 +26,17 @@ class NetworkLevel:
         self.steps, self.products = steps, products
         self.objective = Objective(training.network, dtype=torch.float64)
 
-    def train(self, x: Tensor, start: Tensor) -> Tensor:
-        """Return parameters (P,) after up to ``steps`` steps of L-BFGS from ``start``."""
+    def train(self, x: Tensor, start: Tensor, *, settled: bool = True) -> Tensor:
+        """Return parameters (P,) after up to ``steps`` steps of L-BFGS from ``start``.
+
+        Where ``start`` is no end of a training on like records, ten times as many: a training that
+        is broken off near the released parameters would pass for one that ends there.
+        """
         theta = start.clone().requires_grad_()
         descent = torch.optim.LBFGS(
             [theta],
-            max_iter=self.steps,
+            max_iter=self.steps if settled else 10 * self.steps,
+            max_eval=25 * self.steps,
             history_size=20,
             line_search_fn="strong_wolfe",
             tolerance_grad=1e-12,
