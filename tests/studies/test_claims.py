@@ -127,6 +127,7 @@ def test_figures_as_papers_print_them():
     assert [shown(x) for x in (0.0412, 0.5, 1.234, 3e-10, 2.0, 12345.6, -0.25)] == [
         *(".0412", ".500", "1.23", "3e-10", "2", "12,346", "-.250")
     ]
+    assert shown(float("inf")) == "∞"
 
 
 @pytest.mark.parametrize(("times", "kind"), [(3.0, Kind.CONFIRMED), (1.0, Kind.NOT_CONFIRMED)])

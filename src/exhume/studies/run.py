@@ -173,6 +173,8 @@ def shown(value: float) -> str:
     """
     if value == 0.0:
         return "0"
+    if math.isinf(value):
+        return "∞"
     size = abs(value)
     if size >= 100 or float(value).is_integer():
         return f"{value:,.0f}"
