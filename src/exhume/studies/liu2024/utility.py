@@ -122,7 +122,7 @@ UTILITY = Part(
     metrics=(),
     note=(
         "Utility is the training loss at the end of a training that hears defended gradients "
-        "alone, from new parameters, the same budget for every defence; ∞ where it diverged. Below the paper's scale "
-        "the network is a small ConvNet, and the paper's own attack alone attacks."
+        "alone, from new parameters, the same budget for every defence; ∞ where it diverged. "
+        "Below the paper's scale the network is a small ConvNet, and the paper's own attack alone attacks."
     ),
 )
