@@ -123,6 +123,7 @@ UTILITY = Part(
     note=(
         "Utility is the training loss at the end of a training that hears defended gradients "
         "alone, from new parameters, the same budget for every defence; ∞ where it diverged. "
-        "Below the paper's scale the network is a small ConvNet, and the paper's own attack alone attacks."
+        "Below the paper's scale the network is a small ConvNet, and the paper's own attack "
+        "alone attacks."
     ),
 )
