@@ -160,7 +160,7 @@ def _wide(data: Records, other: Records) -> Victim:
     centre = data.x.mean(axis=0)
     first = np.column_stack([drawn["hidden.weight"], drawn["hidden.bias"]])
     start = HiddenLayer(first, drawn["output.weight"], drawn["output.bias"], centre.ravel(), 2)
-    level = HiddenLevel(training, start, torch.tensor(data.labels), steps=400, products=1)
+    level = HiddenLevel(training, start, torch.tensor(data.labels), steps=40, products=1)
     level.evaluate(torch.tensor((data.x - centre).reshape(len(data.labels), -1)))
     weight, output, bias = (part.numpy() for part in level.trained() if part is not None)
     values = {"hidden.weight": weight[:, :-1], "hidden.bias": weight[:, -1]}
