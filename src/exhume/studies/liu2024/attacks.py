@@ -92,7 +92,7 @@ ATTACKS = Part(
     note=(
         "No defence; labels and batch-norm statistics are known to all. Below the paper's scale "
         "the ResNet-18 has a quarter of the width, images half the side, batches are smaller, "
-        "and 120 steps of each attack stand for 10,000. "
+        "and 120 steps of each attack stand for 10,000; one batch of each size, so no interval. "
         "Jeon's generator is trained on the 2,000 images that the adversary has."
     ),
 )

@@ -170,7 +170,7 @@ PART = Part(
         "an imprint of 256 bins. All know the defence and simulate it, which the paper's don't. "
         "The strongest attack has the smallest mean RMSE, a blind guess among them. Below the "
         "paper's scale the network is an untrained ConvNet, ten of the fifteen columns are run, "
-        "and 120 steps stand for 10,000. The paper's RMSE can't be on [0, 1], "
-        "where ours is: compare defences, not figures."
+        "and one batch and 120 steps stand for 50 images and 10,000. The paper's RMSE "
+        "can't be on [0, 1], where ours is: compare defences, not figures."
     ),
 )
