@@ -21,7 +21,9 @@ def error(width: int, *, fit: bool) -> tuple[float, Status]:
     batch = Records(shrunk(images.x[:2], 7), images.labels[:2])
     step = GradientStep(TwoLayer((4, 4), 10, width), tuple(range(10)))
     release = step.publish(batch, rng=np.random.default_rng(0))
-    found = Features(fit=fit).reconstruct(release, Knowledge(record_shape=(4, 4), training=step), rng=0)
+    found = Features(fit=fit).reconstruct(
+        release, Knowledge(record_shape=(4, 4), training=step), rng=0
+    )
     return float(Span()(batch.x, found.samples).mean()), found.status
 
 
