@@ -131,7 +131,7 @@ def test_the_winners_of_a_known_example() -> None:
     found = example()
     assert [w.defence for w in found.winners] == ["", "weak", "strong"]
     assert all(w.told and w.contenders[0].probability > 0.95 for w in found.winners)
-    assert found.describe()[1] == "grid, losing at most 5% of accuracy: weak protects best"
+    assert found.describe()[1] == "grid, losing at most 5 points of accuracy: weak protects best"
 
 
 def test_two_within_noise_cannot_be_told_apart() -> None:

@@ -287,7 +287,7 @@ def test_the_commands_say_what_it_takes_and_who_wins(tmp_path: Path) -> None:
     file.write_text("\n".join(line for line in grid.splitlines() if not line.startswith('"prune"')))
     done = invoke("audit", file, "--out", out, "--quiet", "--executor", "serial")
     assert done.code == 0, done.err
-    for level in ("1%", "5%", "10%"):
+    for level in ("1 point", "5 points", "10 points"):
         assert f"digits, losing at most {level} of accuracy: " in done.out
     planned = invoke("audit", file, "--out", out, "--plan", "--quiet")
     assert planned.code == 0, planned.err

@@ -287,7 +287,8 @@ def _winner(level: float, names: Sequence[str], costs: FloatArray, protects: Flo
 
 
 def _sentence(tradeoff: Tradeoff, winner: Winner) -> str:
-    cost = f"{winner.utility_loss:.0%} of accuracy"
+    points = f"{100 * winner.utility_loss:g}"
+    cost = f"{points} point{'' if points == '1' else 's'} of accuracy"
     if tradeoff.measure == Measure.TRAINING_LOSS.value:
         cost = f"{winner.utility_loss:g} of training loss"
     named = [f"{c.defence or 'no defence'} ({c.probability:.0%})" for c in winner.contenders]

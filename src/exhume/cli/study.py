@@ -162,11 +162,13 @@ def _show_parts(paper: str | None) -> None:
         if paper not in (None, name):
             continue
         table = Table(box=None, padding=(0, 1), title=title, title_justify="left")
-        for heading in ("part", "of the paper", "what", *Scale):
-            table.add_column(heading)
+        table.add_column("part", no_wrap=True)
+        table.add_column("what", overflow="fold")
+        for scale in Scale:
+            table.add_column(scale, no_wrap=True, justify="right")
         for part in parts(name):
-            times = [part.minutes[scale] for scale in Scale]
-            table.add_row(part.name, part.reference, part.title, *times)
+            times = [part.minutes[scale].replace("under ", "< ") for scale in Scale]
+            table.add_row(part.name, f"{part.title} ({part.reference})", *times)
         console.print(table)
     if paper is not None:
         parts(paper)
