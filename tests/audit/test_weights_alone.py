@@ -11,9 +11,11 @@ from safetensors.numpy import save_file
 from exhume.audit import Serial, make_plan, run
 from exhume.audit.building import build
 from exhume.audit.names import names_for
+from exhume.audit.scoring import members
 from exhume.audit.threat import threat_model
 from exhume.config import Config, parse
 from exhume.errors import InputError
+from exhume.reconstruction import Reconstruction, Status
 from exhume.release import Weights
 
 SIMULATED = """
@@ -84,6 +86,16 @@ def test_an_audit_rebuilds_pictures_from_weights_alone(tmp_path):
     (bracket,) = summary.brackets
     assert bracket.attack == "row-space"
     assert bracket.reached.successes >= 2
+
+
+def test_a_blind_guess_is_made_of_every_target():
+    """How many there are is not told by weights; an attack's one candidate is of one of them."""
+    plan = make_plan(simulated())
+    guess = Reconstruction(np.full((1, 28, 28), 0.3), Status.CONVERGED)
+    for blind, targets in ((True, 8), (False, 1)):
+        dealt = members(plan, 0, [tuple(range(8))], [guess], blind=blind)
+        assert len(dealt) == 8
+        assert sum(len(one) for one in dealt) == targets
 
 
 @pytest.mark.parametrize(("targets", "set_aside"), [(8, 200), (400, 100)])

@@ -125,12 +125,18 @@ def scores_of(
 
 
 def members(
-    plan: Plan, index: int, groups: Sequence[tuple[int, ...]], results: Sequence[Reconstruction]
+    plan: Plan,
+    index: int,
+    groups: Sequence[tuple[int, ...]],
+    results: Sequence[Reconstruction],
+    *,
+    blind: bool = False,
 ) -> list[Reconstruction]:
     """Return one result a target: a batch's candidates are dealt out to the targets in it.
 
     A release shows no order of its batch, so the order is not held against an attack: candidates
-    are assigned so that the total error is the smallest.
+    are assigned so that the total error is the smallest. One ``blind`` guess is made of every
+    target: whoever does not look need not know how many there are.
     """
     setting, yard = plan.setting(index), yardstick(plan, index)
     if setting.batch is None:
@@ -139,7 +145,9 @@ def members(
     for group, result in zip(groups, results, strict=True):
         order = np.arange(len(group))
         order[len(result) :] = -1
-        if setting.targets is not None and len(result):
+        if blind and len(result) == 1:
+            order = np.zeros(len(group), dtype=int)
+        elif setting.targets is not None and len(result):
             truth = setting.targets.x[list(group)]
             order = match(truth, result.samples, yard.success).indices
         dealt += [_member(result, int(place)) for place in order]

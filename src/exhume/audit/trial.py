@@ -90,7 +90,7 @@ def run_attack(
         alone = zip(own, releases, knowledge, firsts, strict=True)
         found = [_attacked(one, [r], [k], [t])[0] for one, r, k, t in alone]
     seconds = (time.perf_counter() - started) / len(trials)
-    results = members(plan, unit.setting, groups, found)
+    results = members(plan, unit.setting, groups, found, blind=attack.baseline)
     scores = scores_of(plan, unit.setting, unit.targets, results)
     beside = columns(setting, table, groups, results)
     scores = [replace(s, by_name={**s.by_name, **b}) for s, b in zip(scores, beside, strict=True)]
