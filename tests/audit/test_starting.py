@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from exhume.audit import Serial, make_plan, run
+from exhume.audit.facts import measure
 from exhume.audit.starting import COLUMNS, beginning, begun
 from exhume.audit.store import Store
 from exhume.config import Config, parse
@@ -79,3 +80,9 @@ def test_it_goes_with_weights_alone():
     text = TOML.format(start="{}", shadows=40).replace(", batch_size = 6", "")
     with pytest.raises(InputError, match="start goes with weights alone"):
         parse(text, folder=Path(), source="a test")
+
+
+@pytest.mark.parametrize(("start", "told"), [("{ truth = 0.5 }", True), ("{}", False)])
+def test_what_begins_at_the_truth_says_that_it_is_no_attack(start, told):
+    threat = measure(make_plan(config(start)), 0).threat
+    assert any("No attack: searches begin with 50% of the training" in s for s in threat) is told

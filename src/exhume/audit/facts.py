@@ -15,6 +15,7 @@ from exhume.audit.scoring import yardstick
 from exhume.audit.setting import Setting
 from exhume.audit.threads import one_thread
 from exhume.audit.threat import threat_model
+from exhume.config import SettingTable
 from exhume.defences.base import undefended
 
 CLOSENESS = tuple(np.round(np.geomspace(0.02, 2.0, 25), 4).tolist())
@@ -97,7 +98,7 @@ def _measured(plan: Plan, index: int) -> SettingFacts:
     return SettingFacts(
         name=setting.name,
         title=setting.title,
-        threat=threat_model(setting),
+        threat=(*threat_model(setting), *_begun_at_the_truth(table)),
         fixed_set=len(setting.fixed_set),
         shadow_targets=0 if setting.shadow_targets is None else len(setting.shadow_targets),
         targets=setting.size,
@@ -135,6 +136,16 @@ def _measured(plan: Plan, index: int) -> SettingFacts:
         batch=setting.batch,
         liu_rate=relative_rate(setting.mechanism, setting.records) if table.group else None,
         **_floor(setting),
+    )
+
+
+def _begun_at_the_truth(table: SettingTable) -> tuple[str, ...]:
+    """Say so where searches begin at the training records: what they reach is no attack's."""
+    if table.start is None or not table.start.truth:
+        return ()
+    return (
+        f"No attack: searches begin with {table.start.truth:.0%} of the training records "
+        "themselves, to see whether they stay there.",
     )
 
 
