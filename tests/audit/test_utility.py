@@ -110,15 +110,6 @@ def test_workers_get_the_same_bits(serial: Path, tmp_path: Path) -> None:
     assert trainings(tmp_path / "run") == trainings(serial)
 
 
-@pytest.mark.slow
-def test_a_ray_cluster_gets_the_same_bits(serial: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    from exhume.audit import Ray
-
-    run(small.plan(GRID), tmp_path / "run", Ray(workers=1))
-    assert trainings(tmp_path / "run") == trainings(serial)
-
-
 def test_the_summary_judges_the_grid(serial: Path) -> None:
     with Store.open(serial) as store:
         found = summarise(store).tradeoffs

@@ -85,7 +85,7 @@ def test_what_is_not_there_is_named():
         find("balle2022", "widths")
 
 
-@pytest.mark.parametrize(("epsilon", "steps"), [(1.0, 1), (10.0, 100), (1000.0, 20)])
+@pytest.mark.parametrize(("epsilon", "steps"), [(1.0, 1), (10.0, 100), (30.0, 20)])
 def test_noise_is_what_the_accountant_asks_for(epsilon, steps):
     import dp_accounting
     from dp_accounting.pld import PLDAccountant

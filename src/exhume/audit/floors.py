@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from exhume.audit.setting import Setting
-from exhume.defences import DPSGD, ActivationDropout, Defence, MixUp, Noise, Rounds, Transform
+from exhume.defences import (
+    DPSGD,
+    ActivationDropout,
+    Defence,
+    MixUp,
+    Noise,
+    Pruning,
+    Rounds,
+    TopK,
+    Transform,
+)
 from exhume.mechanism import Mechanism
 from exhume.records import Records
 from exhume.training.gradient import Aggregate, LocalSteps, gradient_step
@@ -97,9 +107,13 @@ def _of_batch(mechanism: Mechanism, deviation: float, batch: Records) -> Floor:
         objective = step.objective("float64")
         arrays = {n: np.asarray(a, dtype=np.float64) for n, a in release.arrays()}
         simulation = simulation_of(mechanism, objective, step.parameters(), arrays)
+        sent = [objective.tensor(np.ones_like(arrays[name])) for name in simulation.names]
+        if isinstance(mechanism, Pruning | TopK):
+            # What is held back carries nothing; the simulation leaves that to what was sent.
+            sent = [objective.tensor(arrays[name] != 0.0) for name in simulation.names]
         y = objective.responses(step.responses(batch.labels))
         return cramer_rao(
-            lambda x: simulation.release(x, y),
+            lambda x: [g * m for g, m in zip(simulation.release(x, y), sent, strict=True)],
             objective.tensor(batch.x),
             deviation,
             memory_limit=_MEMORY,

@@ -121,7 +121,7 @@ class _Shift:
         # Retries are ours: Ray's own would go on for ever where memory does not suffice.
         options = ray.remote(num_cpus=executor.cpus, num_gpus=executor.gpus, max_retries=0)
         self._remote, self._driver = options(_attempt_there), _driver()
-        self._common = ray.put(common)
+        self._shared, self._common = common, ray.put(common)
         self._running: dict[Any, int] = {}
         self._room, self._looked, self._progressed, self._warned = 0, 0.0, time.monotonic(), False
 
@@ -138,9 +138,12 @@ class _Shift:
                 place = self._running.pop(reference)
                 try:
                     content = self._ray.get(reference)
-                except errors.RayTaskError:
-                    raise  # our own few lines around the work went wrong there
-                except errors.RayError:
+                except errors.RayError as error:
+                    if isinstance(error, errors.RayTaskError):
+                        if not isinstance(error, errors.ObjectLostError):
+                            raise  # our own few lines around the work went wrong there
+                        # Where a node lost sight of what all tasks share, it is sent again.
+                        self._common = self._ray.put(self._shared)
                     losses.add(place, _REASON)
                     waiting.appendleft(place)
                     continue

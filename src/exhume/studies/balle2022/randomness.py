@@ -164,7 +164,7 @@ def noise_multiplier(epsilon: float, steps: int, delta: float = 1e-5) -> float:
     """Return the noise multiplier of full-batch DP-GD that is (epsilon, delta)-DP, by bisection.
 
     >>> round(noise_multiplier(1.0, 1), 3)
-    3.73
+    3.731
     """
     from scipy.optimize import brentq
     from scipy.stats import norm
