@@ -9,6 +9,7 @@ import pytest
 from exhume import defences
 from exhume.audit import make_plan
 from exhume.audit.defending import defended
+from exhume.audit.threat import threat_model
 from exhume.config import Config, parse
 from exhume.config.defences import DEFENCES, LocalStepsTable
 from exhume.defences import Defence
@@ -111,6 +112,11 @@ class TestGrids:
         steps = [gradient_step(s.mechanism) for s in (one, other)]
         starts = [s.parameters() for s in steps if s is not None]
         assert all(starts[0][n].tobytes() == starts[1][n].tobytes() for n in starts[0])
+
+    def test_the_threat_is_a_batch_behind_a_defence(self) -> None:
+        said = threat_model(make_plan(parsed('signs = [{ name = "sign" }]')).setting(1))
+        assert said[0].endswith("at its initialisation, signs only.")
+        assert said[1].startswith("It is about a batch of 4 records (8 × 8 values each)")
 
     def test_without_a_grid_a_setting_stays_as_it_is(self) -> None:
         (only,) = parsed().setting

@@ -10,7 +10,7 @@ from exhume.mechanism import Mechanism
 from exhume.release import Answer, Outputs
 from exhume.training import Answers, Model, Training
 from exhume.training.answers import trained_model
-from exhume.training.gradient import Aggregate, GradientStep, LocalSteps, described
+from exhume.training.gradient import Aggregate, GradientStep, LocalSteps, described, gradient_step
 
 _ANSWERS = {
     Answer.SCORES: "raw scores",
@@ -55,7 +55,7 @@ def _about_records(setting: Setting) -> str:
     shape = " × ".join(map(str, setting.fixed_set.record_shape))
     if setting.batch is not None:
         count = "one record" if setting.batch == 1 else f"a batch of {setting.batch} records"
-        if trained_model(setting.mechanism) is not None:
+        if gradient_step(setting.mechanism) is None:
             return (
                 f"It was trained on {setting.batch:,} records ({shape} values each), none of which "
                 "the adversary has; it knows the training algorithm with its settings."
