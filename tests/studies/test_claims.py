@@ -69,14 +69,39 @@ def test_what_holds_is_confirmed_at_any_size():
         (0.2, 0.2, Kind.CONFIRMED),
         (0.2, 0.101, Kind.NOT_TESTABLE),
         (0.099, 0.2, Kind.NOT_TESTABLE),
-        (0.2, 0.08, Kind.NOT_CONFIRMED),
-        (0.099, 0.08, Kind.NOT_CONFIRMED),
+        (0.2, 0.05, Kind.NOT_CONFIRMED),
+        (0.099, 0.05, Kind.NOT_CONFIRMED),
     ],
 )
 def test_figures_may_be_too_close_to_call(phi, ridge, kind):
-    claim = Claim(MSE, "above", ORACLE, every=True, margin=0.05)
-    run = made(a={"oracle": 0.1, "reconstructor": phi, "ridge": ridge})
+    claim = Claim(MSE, "above", ORACLE, every=True)
+    run = made(spread=0.005, a={"oracle": 0.1, "reconstructor": phi, "ridge": ridge})
     assert claim.judge(run).kind is kind
+    assert claim.leans(run) is (min(phi, ridge) > 0.1)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(0.11, Kind.CONFIRMED), (0.145, Kind.NOT_TESTABLE), (0.2, Kind.NOT_CONFIRMED)],
+)
+def test_about_the_same_must_be_sure_too(error, kind):
+    claim = Claim(MSE, "about", ORACLE, factor=1.5)
+    run = made(spread=0.005, a={"oracle": 0.1, "reconstructor": error})
+    assert claim.judge(run).kind is kind
+
+
+def test_the_reason_says_how_far_the_difference_may_be_off():
+    run = made(spread=0.005, a={"oracle": 0.1, "reconstructor": 0.2})
+    # Differences of -20, 10, 0, -10, 20 thousandths: a standard error of .00707, times 2.776.
+    assert BELOW.judge(run).reason == ".200 ≥ .100; ± .0196"
+
+
+def test_one_batch_tells_nothing_of_others():
+    run = made(spread=0.001, batch=5, a={"oracle": 0.1, "reconstructor": 0.01})
+    verdict = BELOW.judge(run)
+    assert verdict.kind is Kind.NOT_TESTABLE
+    assert verdict.reason.startswith("one batch tells nothing of others")
+    assert BELOW.leans(run)
 
 
 def test_an_attack_that_did_not_run_is_no_evidence():
@@ -125,7 +150,7 @@ def test_readings(quantity, value):
 
 def test_figures_as_papers_print_them():
     assert [shown(x) for x in (0.0412, 0.5, 1.234, 3e-10, 2.0, 12345.6, -0.25)] == [
-        *(".0412", ".500", "1.23", "3e-10", "2", "12,346", "-.250")
+        *(".0412", ".500", "1.23", "3.0e-10", "2", "12,346", "-.250")
     ]
     assert shown(float("inf")) == "∞"
 

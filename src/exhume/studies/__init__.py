@@ -2,7 +2,7 @@
 
 from exhume.studies.base import Part, Picture, Scale, Size
 from exhume.studies.catalogue import find, papers, parts
-from exhume.studies.claims import Claim, Kind, Needs, Row, Verdict, judged
+from exhume.studies.claims import Claim, Kind, Needs, Row, Verdict, judged, leaning
 from exhume.studies.compete import compete
 from exhume.studies.run import Reading, Run, read_record, write_record
 
@@ -21,6 +21,7 @@ __all__ = [
     "compete",
     "find",
     "judged",
+    "leaning",
     "papers",
     "parts",
     "read_record",

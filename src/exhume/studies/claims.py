@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from exhume.studies.intervals import Interval, difference
 from exhume.studies.run import Reading, Run, shown
 
 
@@ -40,14 +41,36 @@ class Needs:
 
 
 @dataclass(frozen=True)
+class _Judged:
+    """A claim's two figures under one attack, and where what must be negative lies.
+
+    ``excesses`` hold an interval a condition, over the targets; where a figure is not a statistic
+    of targets, the interval is a point. Two that are to be about equal may be ``equal``.
+    """
+
+    left: float
+    right: float
+    excesses: tuple[Interval, ...]
+    equal: bool
+
+    @property
+    def holds(self) -> bool:
+        return all(one.high < 0 or (self.equal and one.high == 0) for one in self.excesses)
+
+    @property
+    def fails(self) -> bool:
+        return any(one.low > 0 or (not self.equal and one.low == 0) for one in self.excesses)
+
+
+@dataclass(frozen=True)
 class Claim:
     """``left`` is below (above, about) ``factor`` × ``right``, in words ``says``.
 
     A reading without an attack is that of the attack under judgement. With ``about``, the two are
     within ``factor`` of each other, either way; ``times`` multiplies ``right``, where a law says
     how much larger ``left`` is. ``attacks`` are judged in turn, the paper's own first: one that
-    bears the claim out is enough, unless ``every`` must. Figures that differ by less than
-    ``margin`` of each other are too close to call.
+    bears the claim out is enough, unless ``every`` must. Where figures are statistics of targets,
+    the claim must hold, or fail, with 95 % confidence: else it can't be told.
     """
 
     left: Reading
@@ -57,74 +80,115 @@ class Claim:
     factor: float = 1.0
     times: float = 1.0
     every: bool = False
-    margin: float = 0.0
     attacks: tuple[str, ...] = ("reconstructor", "ridge")
     needs: Needs | None = None
 
     def judge(self, run: Run) -> Verdict:
         """Return the verdict on the claim from a run's figures."""
-        tried = [a for a in self.attacks if self._pair(run, a) is not None]
-        if not tried:
+        found = {a: one for a in self.attacks if (one := self._judged(run, a)) is not None}
+        if not found:
             return Verdict(Kind.NOT_TESTABLE, "not part of this run")
-        held = [attack for attack in tried if self._holds(run, attack)]
-        if held and (not self.every or len(held) == len(tried)):
-            by = "" if held[0] == tried[0] else held[0]
-            note = f"by {by}, not by {tried[0]}: " if by else ""
-            return Verdict(Kind.CONFIRMED, note + self._text(run, held[0]), by)
+        first = next(iter(found))
+        held = [attack for attack, one in found.items() if one.holds]
+        if held and (not self.every or len(held) == len(found)):
+            by = "" if held[0] == first else held[0]
+            note = f"by {by}, not by {first}: " if by else ""
+            return Verdict(Kind.CONFIRMED, note + self._text(found[held[0]]), by)
         if self.needs is not None:
             there = run.read(Reading(self.needs.quantity, self.left.setting), "")
             if there is not None and there < self.needs.least:
-                return Verdict(Kind.NOT_TESTABLE, self._too_small(run, tried[0], there))
-        failed = next(a for a in tried if a not in held)
-        close = [a for a in tried if a not in held and self._close(run, a)]
-        if len(close) + len(held) == len(tried):
-            limit = f"a difference below {self.margin:.0%} is too close to call"
-            return Verdict(Kind.NOT_TESTABLE, f"{limit}: {self._text(run, close[0])}")
-        by = "" if failed == self.attacks[0] else f"{failed}: "
-        return Verdict(Kind.NOT_CONFIRMED, by + self._text(run, failed))
+                return Verdict(Kind.NOT_TESTABLE, self._too_small(found[first], there))
+        failed = [attack for attack, one in found.items() if one.fails]
+        open_still = [attack for attack in found if attack not in (*held, *failed)]
+        if open_still and not (self.every and failed):
+            return Verdict(Kind.NOT_TESTABLE, self._open(found[open_still[0]]))
+        by = "" if failed[0] == self.attacks[0] else f"{failed[0]}: "
+        return Verdict(Kind.NOT_CONFIRMED, by + self._text(found[failed[0]]))
 
-    def _too_small(self, run: Run, attack: str, there: float) -> str:
+    def leans(self, run: Run) -> bool:
+        """Tell whether the figures themselves are as claimed, however sure that is."""
+        found = [one for a in self.attacks if (one := self._judged(run, a, sure=False)) is not None]
+        return bool(found) and (all if self.every else any)(one.holds for one in found)
+
+    def _judged(self, run: Run, attack: str, *, sure: bool = True) -> _Judged | None:
+        left = run.read(self.left, attack)
+        right = self.right if isinstance(self.right, float) else run.read(self.right, attack)
+        if left is None or right is None:
+            return None
+        conditions = {
+            "below": ((1.0, -self.factor),),
+            "above": ((-1.0, 1.0 / self.factor),),
+            "about": ((1.0, -self.factor), (-self.factor, 1.0)),
+        }[self.relation]
+        excesses = tuple(
+            self._excess(run, attack, (left, right), (a, b * self.times), sure=sure)
+            for a, b in conditions
+        )
+        return _Judged(left, self.times * right, excesses, self.relation == "about")
+
+    def _excess(
+        self,
+        run: Run,
+        attack: str,
+        figures: tuple[float, float],
+        weights: tuple[float, float],
+        *,
+        sure: bool,
+    ) -> Interval:
+        """Return where ``weights`` · ``figures`` lies, which the claim has below zero."""
+        point = weights[0] * figures[0] + weights[1] * figures[1]
+        there = Interval(point, point)
+        if not sure:
+            return there
+        left = run.sample(self.left, attack)
+        if left is None:
+            return self._of_correlation(run, attack, weights) or there
+        right = run.sample(self.right, attack) if isinstance(self.right, Reading) else None
+        # A figure that is no statistic of targets is taken as it is.
+        one = difference(left, right or figures[1], -weights[1] / weights[0])
+        ends = sorted((weights[0] * one.low, weights[0] * one.high))
+        return Interval(*ends)
+
+    def _of_correlation(
+        self, run: Run, attack: str, weights: tuple[float, float]
+    ) -> Interval | None:
+        one = run.interval(self.left, attack)
+        if one is None or not isinstance(self.right, float):
+            return None
+        shift = weights[1] * self.right
+        low, high = sorted((weights[0] * one.low + shift, weights[0] * one.high + shift))
+        return Interval(low, high)
+
+    def _too_small(self, judged: _Judged, there: float) -> str:
         assert self.needs is not None
         what = self.needs.quantity.rpartition(".")[2].replace("_", " ")
         return (
             f"{shown(there)} {what}, {shown(self.needs.least)} needed: {self.needs.why}; "
-            f"{self._text(run, attack)}"
+            f"{self._text(judged)}"
         )
 
-    def _pair(self, run: Run, attack: str) -> tuple[float, float] | None:
-        left = run.read(self.left, attack)
-        right = self.right if isinstance(self.right, float) else run.read(self.right, attack)
-        return None if left is None or right is None else (left, self.times * right)
+    def _open(self, judged: _Judged) -> str:
+        says = f"{self.says} " if self.says else ""
+        if judged.excesses[0].low == -float("inf"):
+            return f"one batch tells nothing of others: {says}({self._figures(judged, 'against')})"
+        return f"too close to call: {says}({self._figures(judged, 'against')})"
 
-    def _holds(self, run: Run, attack: str) -> bool:
-        pair = self._pair(run, attack)
-        assert pair is not None
-        left, right = pair
-        if self.relation == "below":
-            return left < self.factor * right * (1.0 - self.margin)
-        if self.relation == "above":
-            return left * (1.0 - self.margin) > right / self.factor
-        low, high = sorted(pair)
-        return high <= self.factor * low
-
-    def _close(self, run: Run, attack: str) -> bool:
-        """Tell whether two figures are within the margin of each other."""
-        pair = self._pair(run, attack)
-        assert pair is not None
-        low, high = sorted(pair)
-        return low >= high * (1.0 - self.margin) and self.margin > 0
-
-    def _text(self, run: Run, attack: str) -> str:
-        pair = self._pair(run, attack)
-        assert pair is not None
+    def _text(self, judged: _Judged) -> str:
         sign, says = {"below": "<", "above": ">", "about": "≈"}[self.relation], self.says
-        if self._close(run, attack) and self.relation != "about":
-            sign = "≈"
-        elif not self._holds(run, attack):
+        if judged.fails:
             sign = {"below": "≥", "above": "≤", "about": "≠"}[self.relation]
             says = f"it does not hold that: {says}" if says else ""
-        figures = f"{shown(pair[0])} {sign} {shown(pair[1])}{self._times()}"
+        elif not judged.holds:
+            sign = "against"
+        figures = self._figures(judged, sign)
         return f"{says} ({figures})" if says else figures
+
+    def _figures(self, judged: _Judged, sign: str) -> str:
+        """Return both figures, the factor between them, and how far their difference may be off."""
+        half = judged.excesses[0].half
+        known = 0 < half < float("inf")
+        reach = f"; ± {shown(half)}" if known else ""
+        return f"{shown(judged.left)} {sign} {shown(judged.right)}{self._times()}{reach}"
 
     def _times(self) -> str:
         """Return the factor in words, where it is more than room for rounding."""
@@ -149,3 +213,9 @@ def judged(rows: Sequence[Row], run: Run) -> list[tuple[Row, Verdict]]:
     """Return the verdict of every row whose setting was run."""
     there = run.settings()
     return [(row, row.claim.judge(run)) for row in rows if row.measured.setting in there]
+
+
+def leaning(rows: Sequence[Row], run: Run) -> dict[str, bool]:
+    """Return for every row whose setting was run whether its figures are as the paper says."""
+    there = run.settings()
+    return {row.label: row.claim.leans(run) for row in rows if row.measured.setting in there}

@@ -10,14 +10,15 @@ from exhume.errors import InputError
 from exhume.studies.base import Part, Size
 from exhume.studies.catalogue import find, papers
 from exhume.studies.run import RECORD, Run, read_record, write_record
+from exhume.studies.scores import collect
 
 
 def note(
     part: Part, size: Size, scale: str, seed: int, changes: tuple[str, ...], folder: Path
 ) -> Run:
-    """Write into a finished run folder which part it is, with the summary that is stored there."""
+    """Write into a finished run folder which part it is, with what is stored there."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    run = Run(part.paper, part.name, scale, size.plain(), seed, changes, summary)
+    run = Run(part.paper, part.name, scale, size.plain(), seed, changes, summary, collect(folder))
     write_record(run, folder / RECORD)
     return run
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from exhume.errors import InputError
+from exhume.studies.intervals import Interval, Sample, of_correlation
+from exhume.studies.intervals import own as own_interval
+from exhume.studies.scores import ORACLE, Scores
 
 RECORD = "study.json"
 """The file in a run folder that says which part of which paper it is."""
@@ -39,7 +45,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished part: what was declared, and the ``summary.json`` of its run."""
+    """A finished part: what was declared, the run's ``summary.json``, and every target's scores."""
 
     paper: str
     part: str
@@ -48,6 +54,7 @@ class Run:
     seed: int
     changes: tuple[str, ...]
     summary: Mapping[str, Any]
+    scores: Scores = field(default_factory=dict)
 
     def read(self, reading: Reading, attack: str = "") -> float | None:
         """Return the number that a reading names; None where the run has none."""
@@ -63,6 +70,37 @@ class Run:
             return found
         own = reading.attack or attack
         return self._of_attack(reading.quantity, reading.setting, own, ended=reading.ended)
+
+    def sample(self, reading: Reading, attack: str = "") -> Sample | None:
+        """Return the targets' scores behind a reading; None where it is not read from them."""
+        facts = self._fact(reading.setting)
+        if facts is None or self.read(reading, attack) is None:
+            return None
+        quantity, name = reading.quantity, reading.attack or attack
+        if quantity == "oracle":
+            quantity, name = "mse.mean", ORACLE
+        elif quantity == "strongest":
+            quantity, name = "rmse.mean", self._strongest_attack(reading.setting)
+        elif quantity == "blind":
+            quantity, name = "mse.mean", "oblivious"
+        metric, _, statistic = quantity.partition(".")
+        values = self.scores.get(reading.setting, {}).get(name, {}).get(metric)
+        if values is None or not statistic:
+            return None
+        numbers = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+        return Sample.of(numbers, unit=int(facts.get("batch") or 1), statistic=statistic)
+
+    def interval(self, reading: Reading, attack: str = "") -> Interval | None:
+        """Return the 95 % interval of a reading over the targets; None where there is none."""
+        sample = self.sample(reading, attack)
+        if sample is not None:
+            return own_interval(sample)
+        value = self.read(reading, attack)
+        if "~" not in reading.quantity or value is None:
+            return None
+        metric = reading.quantity.partition("~")[0]
+        scores = self.scores.get(reading.setting, {}).get(reading.attack or attack, {})
+        return of_correlation(value, sum(v is not None for v in scores.get(metric, ())))
 
     def settings(self) -> list[str]:
         """Return the names of the settings that were run."""
@@ -84,6 +122,7 @@ class Run:
             "seed": self.seed,
             "changes": list(self.changes),
             "summary": dict(self.summary),
+            "scores": self.scores,
         }
 
     def _fact(self, setting: str) -> Mapping[str, Any] | None:
@@ -95,9 +134,17 @@ class Run:
         return found[0] if found else {}
 
     def _strongest(self, setting: str) -> float | None:
+        return min(self._errors(setting).values(), default=None)
+
+    def _strongest_attack(self, setting: str) -> str:
+        errors = self._errors(setting)
+        return min(errors, key=lambda attack: errors[attack], default="")
+
+    def _errors(self, setting: str) -> dict[str, float]:
+        """Return the mean error that each attack left, guesses among them."""
         rows = [row for row in self.summary["rows"] if row["setting"] == setting]
-        errors = [_of_row("rmse.mean", row) for row in rows]
-        return min((error for error in errors if error is not None), default=None)
+        found = {str(row["attack"]): _of_row("rmse.mean", row) for row in rows}
+        return {attack: error for attack, error in found.items() if error is not None}
 
     def _of_attack(
         self, quantity: str, setting: str, attack: str, *, ended: bool = True
@@ -168,29 +215,34 @@ def _number(value: Any) -> float | None:
 def shown(value: float) -> str:
     """Return a figure as papers print it.
 
-    >>> shown(0.00891), shown(3.1e-10), shown(59000.0), shown(0.0)
-    ('.0089', '3e-10', '59,000', '0')
+    >>> shown(0.00891), shown(3.14e-10), shown(59000.0), shown(0.0)
+    ('.0089', '3.1e-10', '59,000', '0')
     """
     if value == 0.0:
         return "0"
     if math.isinf(value):
-        return "∞"
+        return "∞" if value > 0 else "-∞"
     size = abs(value)
     if size >= 100 or float(value).is_integer():
         return f"{value:,.0f}"
-    if size < 5e-5:
-        mantissa, exponent = f"{value:.0e}".split("e")
+    if size < 1e-3:
+        mantissa, exponent = f"{value:.1e}".split("e")
         return f"{mantissa}e{int(exponent)}"
     digits = 2 if size >= 1 else 4 if size < 0.1 else 3
     return f"{value:.{digits}f}".replace("0.", ".", 1) if size < 1 else f"{value:.{digits}f}"
 
 
 def write_record(run: Run, path: Path) -> None:
-    """Write a run's figures as one JSON file."""
+    """Write a run's figures as one JSON file, a list of numbers a line."""
     from exhume.audit.durable import write_bytes
 
-    text = json.dumps(run.plain(), indent=1, sort_keys=True, ensure_ascii=False)
-    write_bytes(path, (text + "\n").encode())
+    text = json.dumps(run.plain(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    lean = re.sub(r"\[\s+([^\[\]{}\"]+?)\s+\]", _one_line, text)
+    write_bytes(path, (lean + "\n").encode())
+
+
+def _one_line(found: re.Match[str]) -> str:
+    return "[" + ", ".join(part.strip() for part in found.group(1).split(",")) + "]"
 
 
 def read_record(path: Path) -> Run:
@@ -205,6 +257,7 @@ def read_record(path: Path) -> Run:
             int(plain["seed"]),
             tuple(plain["changes"]),
             plain["summary"],
+            plain.get("scores", {}),
         )
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from None

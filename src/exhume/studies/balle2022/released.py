@@ -39,13 +39,13 @@ def about(label: str, published: float | str, name: str, other: str, factor: flo
 
 def worse(label: str, published: float | str, name: str, other: str) -> Row:
     """A row of which the paper says that the attack does worse than in another setting."""
-    claim = Claim(mse(name), "above", mse(other), "a larger error", every=True, margin=0.05)
+    claim = Claim(mse(name), "above", mse(other), "a larger error", every=True)
     return Row(label, published, mse(name), claim)
 
 
 def better(label: str, published: float | str, name: str, other: str) -> Row:
     """A row of which the paper says that the attack does better than in another setting."""
-    claim = Claim(mse(name), "below", mse(other), "a smaller error", every=True, margin=0.05)
+    claim = Claim(mse(name), "below", mse(other), "a smaller error", every=True)
     return Row(label, published, mse(name), claim)
 
 
