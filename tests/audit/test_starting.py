@@ -9,7 +9,7 @@ import pytest
 
 from exhume.audit import Serial, make_plan, run
 from exhume.audit.facts import measure
-from exhume.audit.starting import COLUMNS, beginning, begun
+from exhume.audit.starting import COLUMNS, beginning, begun, drawn_noise
 from exhume.audit.store import Store
 from exhume.config import Config, parse
 from exhume.errors import InputError
@@ -46,7 +46,10 @@ def ends(start: str, folder: Path) -> dict[str, float]:
     with Store.open(folder) as store:
         records = [r for r in store.records() if r.trial.attack == "bilevel"]
     assert {r.status for r in records} == {"APPROXIMATE"}
-    return {name: float(np.mean([r.scores[name] for r in records])) for name in COLUMNS}
+    assert all(set(COLUMNS) <= set(r.scores) for r in records)
+    assert {r.scores["residual"] for r in records} == {None}  # of stationarity, not of training
+    own = [name for name in COLUMNS if name != "residual"]
+    return {name: float(np.mean([r.scores[name] for r in records])) for name in own}
 
 
 def test_every_search_ends_nearest_to_where_it_began(tmp_path):
@@ -56,6 +59,8 @@ def test_every_search_ends_nearest_to_where_it_began(tmp_path):
     assert truth["nearest-training"] < 0.2 * truth["nearest-shadow"]
     assert other["nearest-shadow"] < 0.2 * other["nearest-training"]
     assert noise["nearest-training"] > other["nearest-training"]
+    assert noise["nearest-noise"] < 0.2 * noise["nearest-training"]
+    assert other["nearest-noise"] > other["nearest-shadow"]
     assert truth["parameters"] < other["parameters"]
 
 
@@ -68,6 +73,23 @@ def test_a_partition_has_the_same_classes_and_none_of_the_records():
     ]
     assert labels == setting.targets.labels.tolist()
     assert not any((at.training == x).all(axis=(1, 2)).any() for x in at.shadows)
+
+
+def test_noise_is_drawn_once_for_a_release_and_is_what_was_asked_for():
+    plan = make_plan(config("{ noise = 1.0, deviation = 0.05 }"))
+    setting, table = plan.setting(0), plan.config.setting[0]
+    noise = drawn_noise(setting, table.start, range(6), 0)
+    begins = [begun(plan.attacks[0], setting, table, range(6), seed=0).start for _ in range(2)]
+    rngs = [np.random.default_rng(k) for k in range(2)]
+    for start, rng in zip(begins, rngs, strict=True):
+        assert np.array_equal(start.draw(6, (8, 8), rng), noise)
+    # Of 384 draws the mean is off by .05/√384 = .0026, the deviation by .05/√768 = .0018.
+    assert noise.mean() == pytest.approx(setting.pool.mean(), abs=4 * 0.0026)
+    assert noise.std() == pytest.approx(0.05, abs=4 * 0.0018)
+    assert not np.array_equal(noise, drawn_noise(setting, table.start, range(6), 1))
+    free = begun(plan.attacks[0], setting, table, range(6)).start
+    drawn = [free.draw(6, (8, 8), rng) for rng in rngs]
+    assert not np.array_equal(*drawn)
 
 
 def test_too_few_shadow_targets_are_named():

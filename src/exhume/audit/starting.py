@@ -14,13 +14,15 @@ import numpy as np
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import Attack
-from exhume.attacks.starts import GivenStart, MixedStart, UniformStart
+from exhume.attacks.starts import GaussianStart, GivenStart, MixedStart, Start, UniformStart
 from exhume.audit.setting import Setting
 from exhume.config import SettingTable
+from exhume.config.starts import StartTable
 from exhume.errors import InputError
 from exhume.reconstruction import Reconstruction
+from exhume.seeds import stream
 
-COLUMNS = ("nearest-training", "nearest-shadow", "parameters")
+COLUMNS = ("nearest-training", "nearest-shadow", "nearest-noise", "parameters", "residual")
 """What is measured beside the metrics where a setting says where searches begin."""
 
 
@@ -48,16 +50,42 @@ def beginning(setting: Setting, group: Sequence[int]) -> Beginning:
     return Beginning(np.asarray(own.x, np.float64), np.asarray(pool.x[chosen], np.float64))
 
 
-def begun(attack: Attack, setting: Setting, table: SettingTable, group: Sequence[int]) -> Attack:
-    """Return the attack as it begins where the setting says; one without a start stays."""
+def noise_of(setting: Setting, start: StartTable) -> Start:
+    """Return the noise that starts are mixed with."""
+    if start.deviation is None:
+        return UniformStart(*(setting.value_range or (0.0, 1.0)))
+    return GaussianStart(start.deviation, float(setting.pool.mean()))
+
+
+def drawn_noise(setting: Setting, start: StartTable, group: Sequence[int], seed: int) -> FloatArray:
+    """Return a release's noise records, the same whoever asks."""
+    rng = stream(seed, "start", setting.name, group[0])
+    return noise_of(setting, start).draw(len(group), setting.fixed_set.record_shape, rng)
+
+
+def begun(
+    attack: Attack,
+    setting: Setting,
+    table: SettingTable,
+    group: Sequence[int],
+    seed: int | None = None,
+) -> Attack:
+    """Return the attack as it begins where the setting says; one without a start stays.
+
+    With a ``seed`` the noise is drawn once, so that it can be told how far from it a search ends;
+    without, the attack draws it anew each time.
+    """
     names = [field.name for field in fields(cast(Any, attack))]
     if table.start is None or "start" not in names:
         return attack
     at = beginning(setting, group)
+    noise = noise_of(setting, table.start)
+    if seed is not None:
+        noise = GivenStart(drawn_noise(setting, table.start, group, seed))
     mixed = MixedStart(
         truth=GivenStart(at.training),
         partition=GivenStart(at.shadows),
-        noise=UniformStart(*(setting.value_range or (0.0, 1.0))),
+        noise=noise,
         first=table.start.truth,
         second=1.0 - table.start.noise,
     )
@@ -71,33 +99,41 @@ def columns(
     table: SettingTable,
     groups: Sequence[tuple[int, ...]],
     results: Sequence[Reconstruction],
+    seed: int,
 ) -> list[dict[str, float | None]]:
     """Return a dictionary a result: root mean squared distances, and the attack's own distance.
 
     ``nearest-training`` is to the nearest record of the same release, ``nearest-shadow`` to the
-    nearest of those that stood for another partition; ``parameters`` is how far training on the
-    records ends from the release by the attack's own account, a share of its squared length.
+    nearest of those that stood for another partition, ``nearest-noise`` to the nearest of the noise
+    (whether or not a start had a share of it). By the attack's own account, as shares of the
+    release's squared length, ``parameters`` is how far training on the records ends from it, and
+    ``residual`` what they leave of its stationarity.
     """
     if table.start is None:
         return [{} for _ in results]
     found, place = list[dict[str, float | None]](), 0
     for group in groups:
         at = beginning(setting, group)
+        sets = (at.training, at.shadows, drawn_noise(setting, table.start, group, seed))
         for result in results[place : place + len(group)]:
-            found.append(_row(at, result))
+            found.append(_row(sets, result))
         place += len(group)
     return found
 
 
-def _row(at: Beginning, result: Reconstruction) -> dict[str, float | None]:
+def _row(sets: Sequence[Array], result: Reconstruction) -> dict[str, float | None]:
     if not len(result):
         return dict.fromkeys(COLUMNS)
-    distance, size = (result.stats.get(name) for name in ("distance", "size"))
-    told = None
-    if isinstance(distance, int | float) and isinstance(size, int | float) and size:
-        told = float(distance) / float(size)
-    gaps = [_nearest(records, result.samples[0]) for records in (at.training, at.shadows)]
-    return dict(zip(COLUMNS, [*gaps, told], strict=True))
+    distance, size, residual = (
+        _number(result.stats.get(name)) for name in ("distance", "size", "residual")
+    )
+    told = distance / size if distance is not None and size else None
+    gaps = [_nearest(records, result.samples[0]) for records in sets]
+    return dict(zip(COLUMNS, [*gaps, told, residual], strict=True))
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _nearest(records: Array, sample: FloatArray) -> float:

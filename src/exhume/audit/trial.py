@@ -86,13 +86,13 @@ def run_attack(
     if table.start is None:
         found = _attacked(attack, releases, knowledge, firsts)
     else:
-        own = [begun(attack, setting, table, group) for group in groups]
+        own = [begun(attack, setting, table, group, plan.config.audit.seed) for group in groups]
         alone = zip(own, releases, knowledge, firsts, strict=True)
         found = [_attacked(one, [r], [k], [t])[0] for one, r, k, t in alone]
     seconds = (time.perf_counter() - started) / len(trials)
     results = members(plan, unit.setting, groups, found, blind=attack.baseline)
     scores = scores_of(plan, unit.setting, unit.targets, results)
-    beside = columns(setting, table, groups, results)
+    beside = columns(setting, table, groups, results, plan.config.audit.seed)
     scores = [replace(s, by_name={**s.by_name, **b}) for s, b in zip(scores, beside, strict=True)]
     name = f"{unit.setting:03d}-{attack.name}-{unit.targets[0]:05d}"
     records = tuple(

@@ -18,6 +18,7 @@ from exhume.attacks.kkt.network import HiddenLayer, read
 from exhume.attacks.kkt.objective import Stationarity
 from exhume.attacks.kkt.span import Pixels, coordinates_of, span_of
 from exhume.attacks.known_initialisation import ChangeSparsity, KnownInitialisation
+from exhume.attacks.starts import GivenStart
 from exhume.authenticity import compare
 from exhume.knowledge import Knowledge
 from exhume.models import CNN, MLP, Activation, Convolution, Imported, Initialisation
@@ -109,6 +110,51 @@ def test_what_is_written_out_agrees_with_what_is_differentiated(outputs, bias):
         assert torch.allclose(found.rho, wanted.rho, rtol=1e-9, atol=1e-9)
     x = np.random.default_rng(1).normal(size=(4, 6))
     assert slow.scores(x) == pytest.approx(fast.scores(x))
+
+
+def test_among_all_pixels_it_is_the_plain_residual_of_every_parameter():
+    release, known = random_release(MLP((2, 3), 2, (5, 4), Activation.RELU))
+    network = read_any(release, known)
+    assert isinstance(network, General)
+    everything = Pixels(torch.zeros(6, dtype=torch.float64))
+    problem = AnyStationarity(network, everything)
+    assert problem.layers is not None
+    assert len(problem.layers) == 3
+    torch.manual_seed(0)
+    q, rho = torch.randn(2, 4, 6, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
+    classes, slope = torch.tensor([0, 1, 1, 0]), torch.tensor([5.0, 500.0], dtype=torch.float64)
+    fast = problem.evaluate(q, rho, classes, slope)
+    problem.layers = None
+    slow = problem.evaluate(q, rho, classes, slope)
+    assert torch.allclose(fast.value, slow.value, rtol=1e-12)
+    assert torch.allclose(fast.q, slow.q, rtol=1e-9, atol=1e-9)
+    assert torch.allclose(fast.rho, slow.rho, rtol=1e-9, atol=1e-9)
+    squares = sum(float(np.square(v).sum()) for n, v in network.parameters.items() if n != "centre")
+    assert problem.size == pytest.approx(squares)
+
+
+def test_a_search_of_all_pixels_keeps_what_lies_outside_the_span():
+    data, others = halved(6), halved(6, skip=200).x
+    training = Stationary(MLP((14, 14), 2, (20,), Activation.RELU), (0, 1), weight_decay=1e-2)
+    release = training.publish(data, rng=np.random.default_rng(0))
+    known = Knowledge(record_shape=(14, 14), training=training, labels=data.labels)
+    ends = {}
+    for within in (True, False):
+        attack = KKT(
+            *(6, 1, 1, 5),
+            rate=1e-3,
+            start=GivenStart(others),
+            from_centre=False,
+            draws=0,
+            within_span=within,
+        )
+        found = attack.reconstruct(release, known, rng=0)
+        assert found.stats["rank"] == (6 if within else 196)
+        gaps = np.abs(found.samples[:, None] - others[None]).max(axis=(2, 3))
+        ends[within] = gaps.min(axis=1).max()
+    # Five steps of Adam move a value by the rate each, and no further.
+    assert ends[False] <= 5e-3 + 1e-6
+    assert ends[True] > 0.1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 
 from exhume.attacks.base import Attack, nothing
 from exhume.attacks.kkt.counts import candidate_classes, class_names, record_count
-from exhume.attacks.kkt.general import Released, read_any
+from exhume.attacks.kkt.general import Released, read_any, read_general
 from exhume.attacks.starts import GaussianStart, Start
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
@@ -26,7 +26,8 @@ class KKT(Attack):
 
     Haim et al. 2022 (two classes), Buzaglo et al. 2023 (more classes, other losses, weight decay,
     biases). One hidden layer of ReLUs has its gradient written out, any other network is
-    differentiated; where the first layer is fully connected, within the span of its rows.
+    differentiated; where the first layer is fully connected, within the span of its rows, unless
+    ``within_span`` is False: then all pixels are searched, as the papers do.
     ``records`` is how many there were (None: as many as there are labels, or as the first layer
     has directions), ``excess`` how many candidates are searched for each. ``restarts`` run in one
     batch, slopes taking turns; what they agree on comes first. Candidates start at the centre
@@ -46,6 +47,7 @@ class KKT(Attack):
     draws: int = 3000
     start: Start = field(default_factory=lambda: GaussianStart(0.1))
     from_centre: bool = True
+    within_span: bool = True
     name: ClassVar[str] = "kkt"
 
     def __post_init__(self) -> None:
@@ -63,12 +65,16 @@ class KKT(Attack):
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Ask for the weights of a known network whose records have gradients of their own."""
-        network = read_any(release, knowledge)
+        network = self._read(release, knowledge)
         if isinstance(network, str):
             return network
         if record_count(self.records, network, knowledge) is None:
             return "the number of records must be given, or their labels: nothing else tells it"
         return None
+
+    def _read(self, release: Release, knowledge: Knowledge) -> Released | str:
+        """Return the network; what is written out for it is written out within the span."""
+        return (read_any if self.within_span else read_general)(release, knowledge)
 
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
@@ -77,13 +83,17 @@ class KKT(Attack):
         from exhume.attacks.kkt.restarts import merged, restarted
         from exhume.attacks.kkt.row_space import proposed
         from exhume.attacks.kkt.search import Schedule
-        from exhume.attacks.kkt.span import Span, coordinates_of
+        from exhume.attacks.kkt.span import Span, coordinates_of, everywhere
 
-        network = read_any(release, knowledge)
+        network = self._read(release, knowledge)
         assert not isinstance(network, str)
         count = record_count(self.records, network, knowledge)
         assert count is not None
-        span = coordinates_of(network, count, knowledge)
+        span = (
+            coordinates_of(network, count, knowledge)
+            if self.within_span
+            else everywhere(network, knowledge)
+        )
         if not span.rank:
             return nothing(knowledge, Status.NO_INFORMATION, "the first layer's rows span nothing")
         problem = problem_of(network, span)

@@ -156,7 +156,7 @@ class AnyStationarity:
                 self.theta.pop(f"{network.first_name}.{part}", None)
                 self.wanted.pop(f"{network.first_name}.{part}", None)
         self.size += sum(float(part.square().sum()) for part in self.wanted.values())
-        self.layers = self._linear_layers()
+        self.layers = self._linear_layers(coordinates.rank)
         self.together = True
         self.together = self._takes_a_batch(coordinates.rank)
 
@@ -199,7 +199,6 @@ class AnyStationarity:
         A layer's gradient is what comes back to it times what enters it, so that all restarts go
         through the network together, and only these products are told apart.
         """
-        assert self.span is not None
         assert self.layers is not None
         count, each = q.shape[:2]
         q, rho = q.detach().requires_grad_(), rho.detach().requires_grad_()
@@ -210,10 +209,10 @@ class AnyStationarity:
         pull = (rho.exp()[..., None] * directions * scores).sum()
         outputs = [entering, *(heard.outputs[name] for name in self.layers)]
         backs = torch.autograd.grad(pull, outputs, create_graph=True)
-        back, *others = (one.view(count, each, -1) for one in backs)
-        left = ((self.wanted_first - back.transpose(1, 2) @ q) * self.weight).square().sum((1, 2))
+        back, *others = (one.reshape(count, each, -1) for one in backs)
+        left = self._first_gap(back, q)
         for name, one in zip(self.layers, others, strict=True):
-            inputs = heard.inputs[name].view(count, each, -1)
+            inputs = heard.inputs[name].reshape(count, each, -1)
             gap = self.wanted[f"{name}.weight"] - one.transpose(1, 2) @ inputs
             left = left + gap.square().sum((1, 2))
             if f"{name}.bias" in self.wanted:
@@ -221,14 +220,24 @@ class AnyStationarity:
         dq, drho = torch.autograd.grad(left.sum(), (q, rho))
         return Gradients(left.detach(), dq, drho)
 
-    def _linear_layers(self) -> dict[str, nn.Linear] | None:
-        """Return the layers behind the first where all parameters are theirs, each used once."""
+    def _first_gap(self, back: Tensor, q: Tensor) -> Tensor:
+        """Return the first layer's squared gap (B,) in the span; among pixels there is none."""
+        if self.span is None:
+            return q.new_zeros(len(q))
+        gap = (self.wanted_first - back.transpose(1, 2) @ q) * self.weight
+        return gap.square().sum((1, 2))
+
+    def _linear_layers(self, rank: int) -> dict[str, nn.Linear] | None:
+        """Return the layers (in a span, those behind the first) where all parameters are theirs.
+
+        None where there are other parameters, or a layer is used more than once.
+        """
         found = {n: m for n, m in self.module.named_modules() if isinstance(m, nn.Linear)}
         own = {f"{n}.{part}" for n in found for part in ("weight", "bias")}
-        if self.span is None or not found or not set(self.theta) <= own:
+        if not found or not set(self.theta) <= own:
             return None
         with torch.no_grad(), _Listening(found) as heard:
-            self._scores(self.theta, self.first.new_zeros(2, len(self.first)))
+            self._scores(self.theta, self._entering(self.subtracted.new_zeros(2, rank)))
         once = all(heard.calls[name] == 1 and heard.inputs[name].ndim == 2 for name in found)
         return found if once else None
 
@@ -237,13 +246,13 @@ class AnyStationarity:
         if self.span is not None:
             return q @ self.first.T
         x = self.map.records(q) - self.subtracted
-        return x.reshape(len(x), *self.record_shape)
+        return x.reshape(*x.shape[:-1], *self.record_shape)
 
     def _scores(self, theta: dict[str, Tensor], entering: Tensor) -> Tensor:
         x = entering
         if self.span is not None:
             self.given.value = entering
-            x = torch.zeros(len(entering), *self.record_shape, dtype=self.first.dtype)
+            x = entering.new_zeros(len(entering), *self.record_shape)
         scores: Tensor = functional_call(self.module, theta, (x,))
         return scores
 

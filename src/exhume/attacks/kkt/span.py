@@ -117,13 +117,18 @@ class Affine:
 
 
 def coordinates_of(network: Released, records: int, knowledge: Knowledge) -> Coordinates:
-    """Return where to look for records: in the first layer's span, or everywhere.
-
-    Everywhere is around the centre that the release names, the mean of like records, or the middle
-    of the value range: whichever the adversary has.
-    """
+    """Return where to look for records: in the first layer's span, or everywhere."""
     if network.first is not None:
         return span_of(network, records)
+    return everywhere(network, knowledge)
+
+
+def everywhere(network: Released, knowledge: Knowledge) -> Pixels:
+    """Return all records as places to look, whatever the first layer's rows show.
+
+    They lie around the centre that the release names, the mean of like records, or the middle of
+    the value range: whichever the adversary has.
+    """
     centre = network.centre
     if not centre.any() and knowledge.shadow_targets is not None:
         centre = knowledge.pool().mean(axis=0).ravel()
