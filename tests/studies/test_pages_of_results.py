@@ -11,6 +11,7 @@ import pytest
 
 from exhume.errors import InputError
 from exhume.studies import Scale, find, papers, parts
+from exhume.studies.drawing import figure_file, painted
 from exhume.studies.leaderboard import leaderboard
 from exhume.studies.page import render
 from exhume.studies.publish import publish, published
@@ -23,6 +24,16 @@ RESULTS = ROOT / "docs" / "results"
 def test_the_page_is_what_its_summaries_say(paper):
     page = (RESULTS / f"{paper}.md").read_text(encoding="utf-8")
     assert page == render(paper, RESULTS), "exhume study --render docs/results"
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_the_figures_are_what_the_summaries_say(paper):
+    for name, run in published(RESULTS, paper).items():
+        part = find(paper, name)
+        for plot in part.plots(part.size(Scale(run.scale), run.changes)):
+            path = RESULTS / "figures" / figure_file(paper, name, plot)
+            drawn = painted(plot, run)
+            assert drawn is None or drawn == path.read_text(encoding="utf-8"), path.name
 
 
 def test_the_leaderboard_is_what_the_summaries_say():

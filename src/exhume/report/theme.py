@@ -75,6 +75,21 @@ def draw(
     paint: Callable[[Any], None], *, alt: str, caption: str, size: tuple[float, float] = SIZE
 ) -> Drawing:
     """Draw on fresh axes with ``paint``; the same numbers give the same bytes."""
+
+    def on_axes(figure: Any) -> None:
+        axes = figure.add_subplot(facecolor="none")
+        figure.subplots_adjust(left=0.165, right=0.96, bottom=0.15, top=0.97)
+        paint(axes)
+
+    drawn = svg(on_axes, size=size)
+    width, height = (round(96 * inches) for inches in size)
+    return Drawing(_uri(drawn), _uri(_darkened(drawn)), alt, caption, width, height)
+
+
+def svg(
+    paint: Callable[[Any], None], *, size: tuple[float, float], background: str = "none"
+) -> str:
+    """Return what ``paint`` draws on an empty figure, in the house's look."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -82,16 +97,12 @@ def draw(
     with mpl.rc_context():
         mpl.rcdefaults()  # whatever the user's own matplotlibrc says
         mpl.rcParams.update(_SETTINGS)
-        canvas = FigureCanvasSVG(Figure(figsize=size, facecolor="none"))
-        axes = canvas.figure.add_subplot(facecolor="none")
-        canvas.figure.subplots_adjust(left=0.165, right=0.96, bottom=0.15, top=0.97)
-        paint(axes)
+        canvas = FigureCanvasSVG(Figure(figsize=size, facecolor=background))
+        paint(canvas.figure)
         buffer = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        canvas.print_figure(buffer, format="svg", metadata=nothing)
-    svg = _lean(buffer.getvalue().decode())
-    width, height = (round(96 * inches) for inches in size)
-    return Drawing(_uri(svg), _uri(_darkened(svg)), alt, caption, width, height)
+        canvas.print_figure(buffer, format="svg", metadata=nothing, facecolor=background)
+    return _lean(buffer.getvalue().decode())
 
 
 def drawn_name(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from exhume.errors import InputError
 from exhume.studies.claims import Row
+from exhume.studies.plots import Plot
 from exhume.studies.run import Reading
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class Part:
     note: str = ""
     pictures: tuple[Picture, ...] = field(default=())
     charts: Callable[[Size], Sequence[Chart]] | None = None
+    plots: Callable[[Size], Sequence[Plot]] = lambda size: ()
     embedding: Embedding | None = None
 
     def size(self, scale: Scale, changes: Sequence[str] = ()) -> Size:

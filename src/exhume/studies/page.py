@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 
 from exhume.studies.base import Chart, Part, Scale, Size
 from exhume.studies.catalogue import papers, parts
 from exhume.studies.claims import Kind, Row, Verdict, judged
+from exhume.studies.drawing import figure_file
 from exhume.studies.publish import embedding_file, published
 from exhume.studies.run import Run, shown
 
@@ -43,9 +45,14 @@ def _introduction(paper: str) -> str:
             "```",
             "",
             "and a test fails where page and summaries disagree. *Confirmed* means that the "
-            "paper's direction was found at this size; *not testable at this size*, that the claim "
-            "failed where the paper itself needs more. Where a claim is confirmed by another "
-            "attack than the paper's, that is said. All runs used one or two cores.",
+            "paper's direction was found at this size, with 95 % confidence; *not confirmed*, that "
+            "the contrary was; *not testable at this size*, that the targets are too few to tell, "
+            "or that the claim failed where the paper itself needs more. ± is half of the 95 % "
+            "interval: of a figure, and behind a comparison of the difference between both sides. "
+            "Intervals are over targets, those of one batch or network as one observation; what "
+            "is trained once for all of them (the fixed set, a reconstructor network) is not "
+            "varied. Where a claim is confirmed by another attack than the paper's, that is said. "
+            "All runs used one or two cores.",
         ]
     )
 
@@ -74,8 +81,8 @@ def _section(part: Part, run: Run, results: Path) -> str:
     ]
     if part.charts is not None:
         blocks += [_chart(chart, run) for chart in part.charts(size_of(part, run))]
-    for picture, path in _pictures(part, results):
-        blocks.append(f"![{picture}](figures/{path})\n\n*{picture}*")
+    for caption, path in [*_plots(part, run, results), *_pictures(part, results)]:
+        blocks.append(f"![{caption}](figures/{path})\n\n*{caption}*")
     return "\n\n".join(blocks)
 
 
@@ -90,13 +97,19 @@ def _table(part: Part, run: Run) -> str:
         cells = [
             row.label,
             row.published if isinstance(row.published, str) else shown(row.published),
-            "–" if measured is None else shown(measured),
+            "–" if measured is None else shown(measured) + _reach(row, run, own),
             _others(part, row, run),
             _oracle(row, run),
             verdict.describe(),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _reach(row: Row, run: Run, attack: str) -> str:
+    """Return how far a figure may be off, with 95 % confidence."""
+    reach = run.interval(row.measured, attack)
+    return "" if reach is None or not 0 < reach.half < math.inf else f" ± {shown(reach.half)}"
 
 
 def _chart(chart: Chart, run: Run) -> str:
@@ -169,6 +182,15 @@ def _heading(part: Part) -> str:
 def _anchor(part: Part) -> str:
     kept = "".join(c for c in _heading(part).lower() if c.isalnum() or c in " -")
     return kept.replace(" ", "-")
+
+
+def _plots(part: Part, run: Run, results: Path) -> list[tuple[str, str]]:
+    """Return the captions and files of the figures that were drawn."""
+    names = [
+        (plot.caption, figure_file(part.paper, part.name, plot))
+        for plot in part.plots(size_of(part, run))
+    ]
+    return [(caption, name) for caption, name in names if (results / "figures" / name).is_file()]
 
 
 def _pictures(part: Part, results: Path) -> list[tuple[str, str]]:

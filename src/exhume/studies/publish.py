@@ -48,6 +48,7 @@ def publish(results: Path, folders: Sequence[Path]) -> list[Path]:
             written.append(points)
     for paper in papers():
         if summaries(results, paper).is_dir():
+            written += _drawn(paper, results)
             page = results / f"{paper}.md"
             page.write_text(render(paper, results), encoding="utf-8")
             written.append(page)
@@ -56,6 +57,18 @@ def publish(results: Path, folders: Sequence[Path]) -> list[Path]:
     board = results / "leaderboard.md"
     board.write_text(leaderboard(results), encoding="utf-8")
     return [*written, board]
+
+
+def _drawn(paper: str, results: Path) -> list[Path]:
+    """Draw the declared figures of all runs that a folder of results holds of a paper."""
+    from exhume.studies.drawing import draw_plots
+    from exhume.studies.page import size_of
+
+    written = []
+    for name, run in published(results, paper).items():
+        part = find(paper, name)
+        written += draw_plots(run, part.plots(size_of(part, run)), results / "figures")
+    return written
 
 
 def embedding_file(part: Part) -> str:
