@@ -8,7 +8,7 @@ from exhume.audit import make_plan
 from exhume.config import NetworkReleaseTable
 from exhume.errors import InputError
 from exhume.studies import Scale, find, parts
-from exhume.studies.balle2022.randomness import noise_multiplier
+from exhume.studies.balle2022.private import noise_multiplier
 
 ALL = parts("balle2022")
 

@@ -140,7 +140,7 @@ class Part:
     pictures: tuple[Picture, ...] = field(default=())
     charts: Callable[[Size], Sequence[Chart]] | None = None
     plots: Callable[[Size], Sequence[Plot]] = lambda size: ()
-    embedding: Embedding | None = None
+    embedding: Callable[[Size], Embedding] | None = None
 
     def size(self, scale: Scale, changes: Sequence[str] = ()) -> Size:
         """Return a scale's size, with changes as ``--set`` gives them."""

@@ -20,14 +20,15 @@ def draw_embedding(part: Part, run: Run, path: Path) -> bool:
 
     As in Balle et al. 2022, Figure 8. The weights are those that the run's own settings publish.
     """
-    wanted = part.embedding
-    if wanted is None:
+    if part.embedding is None:
         return False
+    own = part.size(Scale(run.scale), run.changes)
+    wanted = part.embedding(own)
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    size = replace(part.size(Scale(run.scale), run.changes), targets=wanted.count)
+    size = replace(own, targets=wanted.count)
     plan = make_plan(part.config(size, seed=run.seed))
     names = [table.name for table in plan.config.setting]
     with mpl.rc_context():

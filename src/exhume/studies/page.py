@@ -81,7 +81,7 @@ def _section(part: Part, run: Run, results: Path) -> str:
     ]
     if part.charts is not None:
         blocks += [_chart(chart, run) for chart in part.charts(size_of(part, run))]
-    for caption, path in [*_plots(part, run, results), *_pictures(part, results)]:
+    for caption, path in [*_plots(part, run, results), *_pictures(part, run, results)]:
         blocks.append(f"![{caption}](figures/{path})\n\n*{caption}*")
     return "\n\n".join(blocks)
 
@@ -193,9 +193,9 @@ def _plots(part: Part, run: Run, results: Path) -> list[tuple[str, str]]:
     return [(caption, name) for caption, name in names if (results / "figures" / name).is_file()]
 
 
-def _pictures(part: Part, results: Path) -> list[tuple[str, str]]:
+def _pictures(part: Part, run: Run, results: Path) -> list[tuple[str, str]]:
     """Return the captions and files of the pictures that were drawn."""
     names = [(p.caption, f"{part.paper}-{part.name}-{i}.png") for i, p in enumerate(part.pictures)]
     if part.embedding is not None:
-        names.append((part.embedding.caption, embedding_file(part)))
+        names.append((part.embedding(size_of(part, run)).caption, embedding_file(part)))
     return [(caption, name) for caption, name in names if (results / "figures" / name).is_file()]

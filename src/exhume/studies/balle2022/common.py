@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from exhume.studies.base import Scale, Size, Tables
 from exhume.studies.claims import Claim, Needs, Row
+from exhume.studies.plots import Line, Lines, of_attacks
 from exhume.studies.run import Reading
 
 PAPER = "balle2022"
@@ -27,21 +28,24 @@ CIFAR = Size(
 LAPTOP = Size(
     data="mnist",
     fixed_set=300,
-    shadow_targets=500,
-    targets=16,
+    shadow_targets=1000,
+    targets=32,
     phi_epochs=40,
-    phi_width=300,
+    phi_width=500,
     jacobians=0,
-    retries=1,
+    retries=3,
 )
+LAPTOP_MANY = replace(LAPTOP, shadow_targets=8000, targets=64, phi_width=1000)
+"""As many shadow models as φ needs to beat the oracle; the parts that have it share them."""
 LAPTOP_CIFAR = replace(
     LAPTOP,
     data="cifar-10",
     fixed_set=200,
-    shadow_targets=300,
-    targets=16,
+    shadow_targets=400,
+    targets=24,
     learning_rate=0.01,
-    phi_epochs=10,
+    phi_epochs=8,
+    phi_width=300,
 )
 """A fully connected network in place of the convolutions: one of those takes ten seconds."""
 SMOKE = Size(
@@ -60,6 +64,10 @@ SLOW = replace(SMOKE, shadow_targets=150, targets=8, epochs=5, phi_epochs=40)
 
 MANY = Needs("shadow_targets", 8000, "the paper's network needs as many to beat the oracle")
 """Figure 5c: from 8,000 shadow models on, φ is better than the nearest neighbour on average."""
+
+
+LEARNED = (("reconstructor", "φ (RecoNN)"), ("ridge", "ridge"))
+"""The attacks that learn from shadow models, with their names in figures."""
 
 
 def sizes(paper: Size, laptop: Size, smoke: Size) -> Mapping[Scale, Size]:
@@ -127,6 +135,25 @@ def mse(name: str) -> Reading:
 def oracle(name: str) -> Reading:
     """The mean squared error of the nearest known record."""
     return Reading("oracle", name)
+
+
+def curves(
+    name: str,
+    caption: str,
+    across: str,
+    points: Sequence[tuple[float, str]],
+    *,
+    quantity: str = "mse.mean",
+    up: str = "mean squared error",
+    log_x: bool = False,
+) -> Lines:
+    """A figure of the learned attacks over settings at their places, beside the oracle."""
+    nearest = tuple((x, oracle(setting)) for x, setting in points)
+    beside = (Line("nearest known record", nearest, dashed=True),)
+    lines = of_attacks(LEARNED, points, quantity)
+    if quantity == "mse.mean":
+        lines += beside
+    return Lines(name, caption, across, up, lines, log_x=log_x)
 
 
 def success(label: str, published: float | str, name: str, *, needs: Needs | None = MANY) -> Row:

@@ -1,29 +1,30 @@
-"""Randomness that the adversary does not know, and differential privacy."""
+"""Sections VI-B d and e: randomness that the adversary does not know."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from exhume.studies.balle2022.common import (
     LAPTOP,
+    LEARNED,
     MNIST,
     PAPER,
     SLOW,
     failure,
     minutes,
+    mse,
+    oracle,
     setting,
     sizes,
     success,
 )
 from exhume.studies.balle2022.released import worse
-from exhume.studies.base import Embedding, Part, Picture, Size, Tables
+from exhume.studies.base import Embedding, Part, Size, Tables
 from exhume.studies.claims import Claim, Needs, Row
+from exhume.studies.plots import Line, Lines, Plot
 from exhume.studies.run import Reading
 
-_LEARNED = ("reconstructor", "ridge")
 _TABLE_III = {
     (0.01, 0.0): (0.0041, 0.0693),
     (0.01, 0.9): (0.0049, 0.0691),
@@ -85,11 +86,10 @@ INIT = Part(
         replace(
             LAPTOP,
             shadow_targets=200,
-            targets=8,
+            targets=16,
             epochs=50,
-            momentum=0.0,
             values=(0.01, 0.2),
-            membership=40,
+            membership=16,
         ),
         replace(SLOW, epochs=20, momentum=0.0, values=(0.2,), membership=12),
     ),
@@ -103,181 +103,108 @@ INIT = Part(
 )
 
 
+def _schedules(size: Size) -> list[tuple[float, float]]:
+    """Return the pairs of learning rate and momentum of Figures 7 and 23; two at smoke scale."""
+    return [(0.01, 0.0), (0.2, 0.0)] + ([(0.01, 0.9), (0.2, 0.9)] if len(size.values) > 1 else [])
+
+
+def _batched(rate: float, momentum: float, batch: float, known: bool) -> str:
+    order = "known" if known else "unknown"
+    kept = f", momentum {momentum:g}" if momentum else ""
+    return f"rate {rate:g}{kept}, batches of {int(batch)}, order {order}"
+
+
 def _batches(size: Size) -> Sequence[Tables]:
     found = []
-    for rate in (0.01, 0.2):
-        for known in (True, False):
-            name = f"rate {rate:g}, order {'known' if known else 'unknown'}"
-            training = {
-                "learning_rate": rate,
-                "momentum": 0.0,
-                "batch_size": int(size.values[0]),
-            }
-            found.append(setting(size, name, training=training, knowledge={"order": known}))
+    for rate, momentum in _schedules(size):
+        for batch in size.values:
+            for known in (True, False):
+                training = {"learning_rate": rate, "momentum": momentum, "batch_size": int(batch)}
+                name = _batched(rate, momentum, batch, known)
+                found.append(setting(size, name, training=training, knowledge={"order": known}))
     return found
 
 
 def _batch_rows(size: Size) -> Sequence[Row]:
-    return [
-        success("learning rate .01, order known", "succeeds", "rate 0.01, order known"),
-        success("learning rate .01, order unknown", "succeeds", "rate 0.01, order unknown"),
-        success("learning rate .2, order known", "succeeds", "rate 0.2, order known"),
-        worse(
-            "learning rate .2, order unknown against known",
-            "much harder",
-            "rate 0.2, order unknown",
-            "rate 0.2, order known",
-        ),
-        worse(
-            "order unknown, learning rate .2 against .01",
-            "harder",
-            "rate 0.2, order unknown",
-            "rate 0.01, order unknown",
-        ),
-    ]
+    rows = []
+    for batch in size.values:
+        slow, fast = ((r, 0.0, batch) for r in (0.01, 0.2))
+        label = f"batches of {int(batch)}, learning rate"
+        rows += [
+            success(f"{label} .01, order known", "succeeds", _batched(*slow, True)),
+            success(f"{label} .01, order unknown", "succeeds", _batched(*slow, False)),
+            success(f"{label} .2, order known", "succeeds", _batched(*fast, True)),
+            worse(
+                f"{label} .2, order unknown against known",
+                *("much harder", _batched(*fast, False), _batched(*fast, True)),
+            ),
+            worse(
+                f"{label} .2 against .01, order unknown",
+                *("harder", _batched(*fast, False), _batched(*slow, False)),
+            ),
+        ]
+    for rate, momentum in _schedules(size)[2:]:
+        cell = (rate, momentum, size.values[0])
+        label = f"learning rate {rate:g}, momentum {momentum:g}, order unknown against known"
+        rows.append(worse(label, "harder", _batched(*cell, False), _batched(*cell, True)))
+    return rows
 
+
+def _batch_plots(size: Size) -> Sequence[Plot]:
+    if len(size.values) < 2:
+        return []
+    found = []
+    for rate, momentum in _schedules(size):
+        lines = [
+            Line(
+                f"{label}, order {'known' if known else 'unknown'}",
+                tuple((b, mse(_batched(rate, momentum, b, known))) for b in size.values),
+                attack=attack,
+            )
+            for attack, label in LEARNED
+            for known in (True, False)
+        ]
+        nearest = tuple((b, oracle(_batched(rate, momentum, b, True))) for b in size.values)
+        lines.append(Line("nearest known record", nearest, dashed=True))
+        name = f"rate-{rate:g}-momentum-{momentum:g}".replace(".", "")
+        figure = "23" if momentum else "7"
+        caption = f"Figure {figure}: learning rate {rate:g}, momentum {momentum:g}"
+        axes = ("batch size", "mean squared error")
+        found.append(Lines(name, caption, *axes, tuple(lines), log_x=True))
+    return found
+
+
+def _embedded(size: Size) -> Embedding:
+    return Embedding(
+        "t-SNE of 120 released models, coloured by their targets' labels (Figure 8)",
+        tuple(
+            _batched(rate, 0.0, size.values[-1], known)
+            for rate in (0.01, 0.2)
+            for known in (True, False)
+        ),
+        120,
+    )
+
+
+_MINIBATCH = {
+    "paper": replace(MNIST, values=(64, 256, 1024)),
+    "laptop": replace(LAPTOP, shadow_targets=120, targets=16, epochs=10, values=(32, 128)),
+    "smoke": replace(SLOW, values=(16,)),
+}
 
 MINIBATCH = Part(
     paper=PAPER,
     name="minibatch",
     reference="section VI-B d, Figures 7, 8 and 23",
     title="mini-batches, in a known order or not",
-    sizes=sizes(
-        replace(MNIST, values=(1024,)),
-        replace(LAPTOP, shadow_targets=150, targets=16, epochs=20, values=(64,)),
-        replace(SLOW, values=(16,)),
-    ),
-    minutes=minutes("15 days", "3 min"),
+    sizes=sizes(_MINIBATCH["paper"], _MINIBATCH["laptop"], _MINIBATCH["smoke"]),
+    minutes=minutes("60 days", "8 min"),
     settings=_batches,
     rows=_batch_rows,
-    embedding=Embedding(
-        "t-SNE of 120 released models, coloured by their targets' labels (Figure 8)",
-        tuple(f"rate {rate}, order {o}" for rate in ("0.01", "0.2") for o in ("known", "unknown")),
-        120,
-    ),
-    note="Other batch sizes and momenta of the figures: --set values=64 and so on.",
+    plots=_batch_plots,
+    embedding=_embedded,
+    note="Every shadow model is trained alone where the order is its own.",
 )
 
 
-@lru_cache(maxsize=64)
-def noise_multiplier(epsilon: float, steps: int, delta: float = 1e-5) -> float:
-    """Return the noise multiplier of full-batch DP-GD that is (epsilon, delta)-DP, by bisection.
-
-    >>> round(noise_multiplier(1.0, 1), 3)
-    3.731
-    """
-    from scipy.optimize import brentq
-    from scipy.stats import norm
-
-    def excess(shift: float) -> float:
-        high = norm.cdf(shift / 2 - epsilon / shift)
-        low = norm.logcdf(-shift / 2 - epsilon / shift) + epsilon
-        return float(high - math.exp(max(low, -700.0)) - delta)
-
-    shift = brentq(excess, 1e-6, 10.0 * (epsilon + 1.0) ** 0.5 + epsilon)
-    return float(steps**0.5 / shift)
-
-
-def _private(size: Size) -> Sequence[Tables]:
-    found = [setting(size, "not private")]
-    for epsilon in size.values:
-        clipping = {"norm": 1.0, "noise_multiplier": noise_multiplier(epsilon, size.epochs)}
-        found.append(setting(size, f"ε={epsilon:g}", training={"clipping": clipping}))
-    return found
-
-
-def _private_rows(size: Size) -> Sequence[Row]:
-    rows = [success("without privacy", 0.0089, "not private")]
-    for epsilon in size.values:
-        rows.append(failure(f"ε = {epsilon:g}", "mitigated", f"ε={epsilon:g}"))
-    largest = f"ε={max(size.values):g}"
-    reading = Reading("utility", largest)
-    says = "accuracy on other records, against that without privacy"
-    needs = Needs("fixed_set", 10_000, "noise weighs more among fewer records")
-    plain = Reading("utility", "not private")
-    claim = Claim(reading, "above", plain, says, factor=1.05, attacks=("",), needs=needs)
-    rows.append(
-        Row(f"test accuracy at ε = {max(size.values):g}", "negligible loss", reading, claim)
-    )
-    return rows
-
-
-_DP = {
-    "paper": replace(MNIST, values=(1, 10, 100, 1000, 10_000)),
-    "laptop": replace(LAPTOP, shadow_targets=150, targets=16, epochs=20, values=(10, 1000)),
-    "smoke": replace(SLOW, values=(10,), epochs=10),
-}
-
-DP = Part(
-    paper=PAPER,
-    name="dp",
-    reference="section VI-D, Figures 9 and 10",
-    title="training with differential privacy",
-    sizes=sizes(_DP["paper"], _DP["laptop"], _DP["smoke"]),
-    minutes=minutes("60 days", "5 min"),
-    settings=_private,
-    rows=_private_rows,
-    pictures=(Picture("target, φ, ridge under DP-GD, nearest known record", ("ε=10",), _LEARNED),),
-    note="DP-GD: gradients clipped to norm 1, noise for δ = 1e-5 that the adversary does not know.",
-)
-
-
-def _rero_rows(size: Size) -> Sequence[Row]:
-    rows = []
-    for epsilon in size.values:
-        name = f"ε={epsilon:g}"
-        reached, ceiling = Reading("success", name), Reading("ceiling", name)
-        claim = Claim(
-            reached,
-            "below",
-            ceiling,
-            "measured success below the exact bound",
-            every=True,
-            factor=1.0 + 1e-9,
-        )
-        rows.append(Row(f"ε = {epsilon:g}: share of targets rebuilt", "–", reached, claim))
-        theorem = Reading("theorem_2", name)
-        claim = Claim(
-            ceiling,
-            "below",
-            theorem,
-            "the exact bound is no larger",
-            factor=1.0 + 1e-9,
-            attacks=("",),
-        )
-        rows.append(Row(f"ε = {epsilon:g}: Theorem 2", "a bound", theorem, claim))
-        kappa = Reading("kappa", name)
-        claim = Claim(
-            kappa,
-            "below",
-            ceiling,
-            "a blind guess is below the bound",
-            factor=1.0 + 1e-9,
-            attacks=("",),
-        )
-        rows.append(Row(f"ε = {epsilon:g}: κ of the prior", "–", kappa, claim))
-    return rows
-
-
-RERO = Part(
-    paper=PAPER,
-    name="rero",
-    reference="section VII, Theorem 2",
-    title="reconstruction robustness: measured success beside the bounds",
-    sizes=sizes(
-        replace(_DP["paper"], values=(0.5, 1, 2, 5, 10)),
-        replace(_DP["laptop"], values=(1, 10)),
-        replace(_DP["smoke"], values=(1,)),
-    ),
-    minutes=minutes("60 days", "4 min"),
-    settings=lambda size: _private(size)[1:],
-    rows=_rero_rows,
-    attacks=_LEARNED,
-    closeness=0.5,
-    note=(
-        "Success is coming within half the distance of the nearest known record; κ is bounded from "
-        "records like the targets."
-    ),
-)
-
-PARTS = (INIT, MINIBATCH, DP, RERO)
+PARTS = (INIT, MINIBATCH)
