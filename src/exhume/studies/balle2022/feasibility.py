@@ -133,7 +133,9 @@ ORACLE = Part(
     name="oracle",
     reference="section V-B d, Figure 3",
     title="how close the adversary was to begin with",
-    sizes=sizes(_FULL, replace(_FULL, values=(16_000,)), replace(SMOKE, epochs=1, targets=40)),
+    sizes=sizes(
+        _FULL, replace(_FULL, targets=200, values=(16_000,)), replace(SMOKE, epochs=1, targets=40)
+    ),
     minutes=minutes("5 min", "1 min"),
     settings=_oracle,
     rows=_oracle_rows,
