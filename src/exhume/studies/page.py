@@ -26,6 +26,7 @@ def render(paper: str, results: Path) -> str:
         _introduction(paper),
         _overview([(part, runs[part.name]) for part in there]),
     ]
+    blocks.append(_outcome([(part, runs[part.name]) for part in there]))
     if absent:
         blocks.append(f"Declared, and not run for this page yet: {', '.join(absent)}.")
     blocks += [_section(part, runs[part.name], results) for part in there]
@@ -70,6 +71,20 @@ def _overview(runs: list[tuple[Part, Run]]) -> str:
         cells = [link, part.reference, _size(run), counts]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _outcome(runs: list[tuple[Part, Run]]) -> str:
+    """Return how the rows of all parts end, and those that did not come out as published."""
+    found = [(part, row, verdict) for part, run in runs for row, verdict in _verdicts(part, run)]
+    counts = Counter(verdict.kind for *_, verdict in found)
+    total = ", ".join(f"{counts[kind]} {kind.value}" for kind in Kind)
+    failed = [
+        f"- [{part.name}](#{_anchor(part)}), {row.label}: {verdict.reason}"
+        for part, row, verdict in found
+        if verdict.kind is Kind.NOT_CONFIRMED
+    ]
+    text = f"Of {len(found)} rows {total}."
+    return text if not failed else "\n".join([f"{text} What was not confirmed:", "", *failed])
 
 
 def _section(part: Part, run: Run, results: Path) -> str:
