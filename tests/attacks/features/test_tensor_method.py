@@ -10,6 +10,7 @@ from exhume.attacks.features import Head, matched_cosines, projection_residual
 from exhume.attacks.features.decomposition import Moments, _loss, decompose
 from exhume.attacks.features.first_order import first_order
 from exhume.attacks.features.hermite import Route
+from exhume.attacks.features.observed import moment_weights, observe
 from exhume.attacks.features.tensor import _moments, _span, _squared, tensor_features
 from exhume.errors import InputError
 from exhume.models import Activation
@@ -177,3 +178,38 @@ def test_more_features_than_dimensions_are_refused():
     batch = classes(3, dimension=2)
     with pytest.raises(InputError, match="3 features of dimension 2"):
         tensor_features(batch.head, batch.gradient.T, 3, rng=np.random.default_rng(0))
+
+
+def test_holes_left_out_cost_what_fewer_units_would():
+    # Liu et al. 2024, Table 1: dropout of p acts like (1 − p)m units, a factor 2 at p = .75.
+    whole, kept, ignored = [], [], []
+    for seed in range(8):
+        b = classes(1, seed=seed)
+        rng = np.random.default_rng(seed)
+        sent = np.where(rng.random(b.gradient.T.shape) < 0.25, b.gradient.T, 0.0)
+        weights = moment_weights(observe(sent))
+        for found, gradient, weighed in (
+            (whole, b.gradient.T, None),
+            (kept, sent, weights),
+            (ignored, sent, None),
+        ):
+            fit = tensor_features(b.head, gradient, 1, rng=rng, entry_weights=weighed)
+            found.append(projection_residual(b.features, fit.features))
+    assert 1.5 < np.mean(kept) / np.mean(whole) < 2.2
+    assert np.mean(ignored) > 1.3 * np.mean(kept)
+
+
+def test_no_holes_are_seen_where_entries_were_chosen_by_size_or_none_is_missing():
+    gradient = classes(2).gradient.T
+    assert moment_weights(observe(gradient)) is None
+    large = np.abs(gradient) > np.quantile(np.abs(gradient), 0.8)
+    assert moment_weights(observe(np.where(large, gradient, 0.0))) is None
+    assert moment_weights(observe(numbers(2).gradient.T)) is None
+
+
+def test_weights_of_one_leave_the_regression_as_it_is():
+    b = classes(2)
+    plain = first_order(b.head, b.gradient.T)
+    weighed = first_order(b.head, b.gradient.T, np.ones_like(b.gradient.T))
+    np.testing.assert_allclose(weighed.slopes, plain.slopes, atol=1e-10)
+    np.testing.assert_allclose(weighed.rest, plain.rest, atol=1e-10)

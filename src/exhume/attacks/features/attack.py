@@ -12,7 +12,7 @@ import numpy as np
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.base import Attack, nothing
 from exhume.attacks.features.head import Head, Response
-from exhume.attacks.features.observed import sent_factor
+from exhume.attacks.features.observed import moment_weights, observe, sent_factor
 from exhume.attacks.features.recover import RecoveredFeatures, recover_features
 from exhume.attacks.features.search import Settings
 from exhume.attacks.features.tensor import tensor_features
@@ -37,11 +37,14 @@ class Features(Attack):
     parameters. Labels are used where known, and inferred otherwise. Records of the batch that are
     known (``knowledge.fixed_set``) are subtracted first. ``fit`` False leaves it at the tensor
     method's directions, which is the published attack: what they are the start of is then missing.
+    The adversary knows the defences, and entries that they set to 0 are left out; with ``adaptive``
+    False it takes the release for an unprotected one, as the paper's does.
     """
 
     name: ClassVar[str] = "features"
     settings: Settings = field(default_factory=Settings)
     fit: bool = True
+    adaptive: bool = True
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         """Return None, or what is missing: the gradient, the network, its parameters, its width."""
@@ -71,14 +74,14 @@ class Features(Attack):
         assert layers is not None
         head = layers.head(parameters, step)
         gradient, bias = layers.gradients(release)
-        factor = sent_factor(knowledge.training)
+        factor = sent_factor(knowledge.training) if self.adaptive else 1.0
         gradient, bias = gradient / factor, None if bias is None else bias / factor
         count = _unknown(release, knowledge)
         gradient, bias = _without_known(gradient, bias, head, step, release, knowledge)
         if not gradient.any():
             return nothing(knowledge, Status.NO_INFORMATION, "the head's gradient is 0")
         if not self.fit:
-            return _directions(gradient, head, count, knowledge, rng)
+            return self._directions(gradient, head, count, knowledge, rng)
         labels = None if knowledge.labels is None else step.responses(knowledge.labels)
         found = recover_features(
             gradient,
@@ -87,23 +90,31 @@ class Features(Attack):
             labels=labels,
             bias_gradient=bias,
             settings=self.settings,
+            adaptive=self.adaptive,
             rng=rng,
         )
         return _reconstruction(found, knowledge, step)
 
-
-def _directions(
-    gradient: FloatArray, head: Head, count: int, knowledge: Knowledge, rng: np.random.Generator
-) -> Reconstruction:
-    """Return what the moments tell by themselves."""
-    if count > head.dimension:
-        reason = f"{count} directions of {head.dimension} values can't be told apart"
-        return nothing(knowledge, Status.NO_INFORMATION, reason)
-    plain, _ = head.standardised()
-    found = tensor_features(plain, gradient.T / np.abs(gradient).max(), count, rng=rng)
-    samples = found.features.reshape(-1, *knowledge.record_shape)
-    message = "directions only: the records' lengths are not known"
-    return Reconstruction(samples, Status.APPROXIMATE, message=message, stats={"loss": found.loss})
+    def _directions(
+        self,
+        gradient: FloatArray,
+        head: Head,
+        count: int,
+        knowledge: Knowledge,
+        rng: np.random.Generator,
+    ) -> Reconstruction:
+        """Return what the moments tell by themselves."""
+        if count > head.dimension:
+            reason = f"{count} directions of {head.dimension} values can't be told apart"
+            return nothing(knowledge, Status.NO_INFORMATION, reason)
+        plain, _ = head.standardised()
+        sent = gradient.T / np.abs(gradient).max()
+        weights = moment_weights(observe(sent)) if self.adaptive else None
+        found = tensor_features(plain, sent, count, rng=rng, entry_weights=weights)
+        samples = found.features.reshape(-1, *knowledge.record_shape)
+        message = "directions only: the records' lengths are not known"
+        stats = {"loss": found.loss}
+        return Reconstruction(samples, Status.APPROXIMATE, message=message, stats=stats)
 
 
 @dataclass(frozen=True)

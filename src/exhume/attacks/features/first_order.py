@@ -34,19 +34,31 @@ class FirstOrder:
         return left[:, :count].T
 
 
-def first_order(head: Head, gradient: FloatArray) -> FirstOrder:
+def first_order(head: Head, gradient: FloatArray, weights: FloatArray | None = None) -> FirstOrder:
     """Regress ``gradient`` (m, K) on the hidden weights, and a constant and biases beside them.
 
-    Memory: one more copy of W at most.
+    ``weights`` (m, K) say how much an entry counts, where a defence left holes: each output then
+    has a regression of its own, and what is left of an entry counts as much. Memory: one more copy
+    of W at most, two with weights.
     """
     rows = head.moment_rows
     design = _design(head)
-    observed = gradient[rows]
-    gram = design.T @ design
+    observed, dimension = gradient[rows], head.dimension
+    if weights is None:
+        found = _solved(design.T @ design, design.T @ observed)
+        return FirstOrder(found[dimension], found[:dimension], observed - design @ found)
+    counted, columns = weights[rows], list[FloatArray]()
+    for k in range(observed.shape[1]):
+        weighed = design.T * counted[:, k]
+        columns.append(_solved(weighed @ design, weighed @ observed[:, k]))
+    found = np.stack(columns, axis=1)
+    rest = counted * (observed - design @ found)
+    return FirstOrder(found[dimension], found[:dimension], rest)
+
+
+def _solved(gram: FloatArray, right: FloatArray) -> FloatArray:
     gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram)
-    found = np.linalg.solve(gram, design.T @ observed)
-    dimension = head.dimension
-    return FirstOrder(found[dimension], found[:dimension], observed - design @ found)
+    return np.asarray(np.linalg.solve(gram, right), dtype=np.float64)
 
 
 def _design(head: Head) -> FloatArray:

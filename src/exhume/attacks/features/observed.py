@@ -80,3 +80,37 @@ def observe(gradient: FloatArray) -> Observed:
     if not gap and partial.mean() <= _PARTIAL:
         return Observed(gradient)
     return Observed(gradient, present, smallest if gap else np.inf)
+
+
+def moment_weights(observed: Observed) -> FloatArray | None:
+    """Return how much an entry (m, K) counts in moments where entries were dropped at random.
+
+    A dropped entry counts nothing: as a 0 it would bring the whole entry in as noise, its mean and
+    its first order too. A row of zeros alone is an inactive unit's or dropped as a whole; it counts
+    with the probability of the first, times the share of entries that was sent, so that units
+    stand in the moments as they were drawn. None where nothing is missing, and where entries were
+    chosen by their size, or K = 1: a hole then can't be told from an inactive unit.
+
+    >>> sent = np.array([[0.5, 0.0], [-0.7, 0.2], [0.0, 0.1], [0.0, 0.0], [0.0, 0.0]])
+    >>> moment_weights(Observed(sent, sent != 0.0)).round(2).tolist()
+    [[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.25, 0.25], [0.25, 0.25]]
+    """
+    if observed.released is None or np.isfinite(observed.threshold):
+        return None
+    released = observed.released
+    (rows, outputs), active = released.shape, np.asarray(released.any(axis=1))
+    if outputs == 1 or not active.any():
+        return None
+    share = _sent_share(float(released[active].mean()), outputs)
+    silent = rows - int(active.sum())
+    dropped = int(active.sum()) * (1.0 - share) ** outputs / (1.0 - (1.0 - share) ** outputs)
+    inactive = max(0.0, 1.0 - dropped / silent) if silent else 0.0
+    return np.where(active[:, None], released, share * inactive).astype(np.float64)
+
+
+def _sent_share(share: float, outputs: int) -> float:
+    """Return the share of entries that was sent, from that in rows of which at least one was."""
+    found = share
+    for _ in range(50):
+        found = share * (1.0 - (1.0 - found) ** outputs)
+    return found

@@ -49,6 +49,7 @@ def recover_features(
     labels: Array | None = None,
     bias_gradient: FloatArray | None = None,
     settings: Settings | None = None,
+    adaptive: bool = True,
     rng: np.random.Generator,
 ) -> RecoveredFeatures:
     """Recover the inputs of ``head`` from the gradient (K, m) of its output weights.
@@ -56,7 +57,8 @@ def recover_features(
     Liu et al. 2024, section 4.2, take the tensor method's directions as they are; here they, or the
     first order's, only start a fit of G = σ(WX)R. The gradient is of the mean loss over
     ``batch_size`` records; ``labels`` (batch_size,) are class indices or numbers, in any order.
-    Entries that a defence set to 0 are recognised and left out of the fit. Memory: two copies of W
+    Entries that a defence set to 0 are recognised and left out of the fit; with ``adaptive`` False
+    they are taken for zeros. Memory: two copies of W
     in float64, and blocks of (m, B) and (4096, K·B²).
     """
     settings = settings or Settings()
@@ -65,7 +67,7 @@ def recover_features(
     height = float(np.abs(gradient).max())
     if height == 0.0:
         raise InputError("the head's gradient is all zeros: it holds nothing of the batch")
-    observed = _observed(gradient / height, head)
+    observed = _observed(gradient / height, head, adaptive=adaptive)
     # A gradient of another size altogether must not drive the numbers out of their range.
     unit = float(np.clip(batch_size * height, 1e-9, 1e4))
     search = Search(plain, observed, batch_size, unit, labels, settings, rng)
@@ -99,8 +101,8 @@ def _checked(gradient: FloatArray, head: Head, batch_size: int) -> FloatArray:
     return array.T
 
 
-def _observed(gradient: FloatArray, head: Head) -> Observed:
-    observed = observe(gradient)
+def _observed(gradient: FloatArray, head: Head, *, adaptive: bool) -> Observed:
+    observed = observe(gradient) if adaptive else Observed(gradient)
     if observed.released is None and head.response is Response.CLASSES:
         # Residuals of a softmax sum to 0 over the classes; what doesn't is noise.
         return Observed(gradient - gradient.mean(axis=1, keepdims=True))

@@ -29,20 +29,26 @@ class TensorFit:
 
 
 def tensor_features(
-    head: Head, gradient: FloatArray, count: int, *, rng: np.random.Generator
+    head: Head,
+    gradient: FloatArray,
+    count: int,
+    *,
+    rng: np.random.Generator,
+    entry_weights: FloatArray | None = None,
 ) -> TensorFit:
     """Recover ``count`` directions from ``gradient`` (m, K) (Liu et al. 2024, appendix B.1).
 
     The span from the second moments, the features in it from the third (or the fourth along one
     direction), by a joint fit of both. The K outputs are rotated to their principal axes and
     stacked. Error O(B√(d/m)); signs are read from the first order or, for classes, from the fact
-    that a record's own label has its largest residual. Nothing of size d² × anything is formed:
-    memory is a copy of W and a (4096, K·B²) block.
+    that a record's own label has its largest residual. ``entry_weights`` (m, K) say how much an
+    entry counts, where a defence left holes (``moment_weights``). Nothing of size d² ×
+    anything is formed: memory is a copy of W and a (4096, K·B²) block.
     """
     if count > head.dimension:
         raise InputError(f"{count} features of dimension {head.dimension} can't be told apart")
     chosen = route(head.activation)
-    order = first_order(head, gradient)
+    order = first_order(head, gradient, entry_weights)
     stacked, axes = _stacked(order, gradient[head.moment_rows], count)
     weights = head.weights[head.moment_rows]
     basis = _span(weights, stacked, chosen, count, rng)
