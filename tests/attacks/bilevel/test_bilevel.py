@@ -109,6 +109,19 @@ def hidden_layer(outputs: int, bias: bool, seed: int) -> tuple[HiddenLevel, torc
     return level, torch.tensor(rng.normal(size=(2, 6)))
 
 
+def test_a_training_that_begins_at_the_release_forgets_the_ones_before():
+    level, x = hidden_layer(2, True, 0)
+    level.warm = False
+    value, gradient = level.evaluate(x)
+    level.evaluate(-x)
+    again, same = level.evaluate(x)
+    assert again == value
+    assert torch.equal(same, gradient)
+    level.warm = True
+    level.evaluate(-x)
+    assert level.evaluate(x)[0] != value
+
+
 def whole_hypergradient(level: HiddenLevel, x: torch.Tensor) -> torch.Tensor:
     """The implicit function theorem on the whole network, with its Hessian written out."""
     first, output, bias = level.trained()

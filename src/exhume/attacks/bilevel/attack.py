@@ -33,8 +33,10 @@ class Bilevel(Attack):
     as a box; the gradient comes from the implicit function theorem. ``records`` is how many there
     were (None: as many as labels are known). The answer depends on ``start``: every reconstruction
     ends nearest to where it began, and a small distance of the parameters does not make it real.
-    Affine classifiers of two classes are trained exactly, one hidden layer of ReLUs among the
-    records, any other network as it is.
+    Trainings are ``warm``: each begins where the last one ended, which is cheap, and drifts into
+    other minima than the released one; otherwise each begins at the released parameters and takes
+    ten times as many ``lower_steps``. Affine classifiers of two classes are trained exactly, one
+    hidden layer of ReLUs among the records, any other network as it is.
     """
 
     records: int | None = None
@@ -43,6 +45,7 @@ class Bilevel(Attack):
     rate: float = 0.01
     lower_steps: int = 40
     products: int = 30
+    warm: bool = True
     name: ClassVar[str] = "bilevel"
 
     def __post_init__(self) -> None:
@@ -152,6 +155,7 @@ class Bilevel(Attack):
             *(training, target, torch.tensor(classes)),
             steps=self.lower_steps,
             products=self.products,
+            warm=self.warm,
         )
 
         def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
@@ -163,7 +167,7 @@ class Bilevel(Attack):
     def _network(
         self, release: Weights, training: Stationary, classes: Array, centre: FloatArray
     ) -> Level:
-        """Return the lower level of any network, each training begun where the last one ended."""
+        """Return the lower level of any network, trained as it is."""
         import torch
 
         from exhume.attacks.bilevel.network import NetworkLevel
@@ -178,7 +182,8 @@ class Bilevel(Attack):
 
         def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
             records = torch.tensor(x - centre)
-            theta[0] = level.train(records, theta[0], settled=theta[0] is not target)
+            start = theta[0] if self.warm else target
+            theta[0] = level.train(records, start, settled=start is not target)
             value, gradient = level.hypergradient(records, theta[0], target)
             return value, np.asarray(gradient.numpy())
 

@@ -31,10 +31,11 @@ class _Inside:
 
 
 class HiddenLevel:
-    """Training a network with one hidden layer anew for every set of records, warm-started.
+    """Training a network with one hidden layer anew for every set of records.
 
-    ``steps`` bounds the steps of L-BFGS, ``products`` the Hessian–vector products. Memory holds W*
-    once, and vectors of h·n numbers; the h·d of the whole network never appear again.
+    ``warm`` trainings begin where the last one ended, others at the released parameters. ``steps``
+    bounds the steps of L-BFGS, ``products`` the Hessian–vector products. Memory holds W* once, and
+    vectors of h·n numbers; the h·d of the whole network never appear again.
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class HiddenLevel:
         *,
         steps: int = 40,
         products: int = 30,
+        warm: bool = True,
     ) -> None:
         self.training, self.classes = training, classes
-        self.steps, self.products = steps, products
+        self.steps, self.products, self.warm = steps, products, warm
         self.first = torch.tensor(target.first, dtype=torch.float64)
         self.size = float(self.first.square().sum())
         self.output = torch.tensor(target.output, dtype=torch.float64)
@@ -61,8 +63,9 @@ class HiddenLevel:
         target = self._within(torch.cat([x, torch.ones_like(x[:, :1])], dim=1))
         level = self._level(target)
         wanted = self._flat(target)
-        start = wanted if self.last is None else self._moved(target)
-        theta = level.train(target.records, start, settled=self.last is not None)
+        settled = self.warm and self.last is not None
+        start = self._moved(target) if settled else wanted
+        theta = level.train(target.records, start, settled=settled)
         found = self._unpacked(level, theta, target)
         self.last = found
         gap = theta - wanted
