@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,61 +13,111 @@ import numpy as np
 
 from exhume.studies.base import Scale
 from exhume.studies.catalogue import find, papers
+from exhume.studies.defended import defences
+from exhume.studies.intervals import Interval
 from exhume.studies.publish import published
-from exhume.studies.run import Reading, Run, shown
+from exhume.studies.run import Run, shown
 
 if TYPE_CHECKING:
     from exhume.config import Config, SettingTable
 
-_BUDGETS = ((1.0, "up to 1 s"), (10.0, "up to 10 s"), (float("inf"), "more"))
+_BUDGETS = ((1.0, "up to 1 s"), (10.0, "up to 10 s"), (float("inf"), "more than 10 s"))
+_ERRORS = ("mse", "rmse", "span")
+"""Metrics that two attacks on one setting are compared by, the first that both have."""
+_SWITCHES = (
+    *("adaptive", "fit", "reweighting", "feature_matching", "deep_image_prior", "continuation"),
+)
+"""Options that are False where an attack is run without a part of it."""
+_INTRODUCTION = """\
+Attacks by what was released and by what they cost, and defences by what they leave of utility, \
+from the same stored summaries as the pages of results.
+
+*Rebuilt* is the share of targets that came out closer than any record the adversary had (nearer \
+still where a study says so; none of those that an attack gave up on), with a 95 % interval: the \
+wider one of that over settings and that over targets. Settings differ in difficulty and few \
+attacks saw all of them, so a share is not a rank: *won* is. It compares two attacks on every \
+setting that both of them ran on, by their mean error, and is the share of these comparisons that \
+the attack won. Seconds are by the clock, of one thread of a machine that was doing other work \
+too, a target; shadow models are trained once for all attacks, and not counted.
+
+Left out are searches that were begun at the truth, which are no attacks, and attacks with a part \
+of them switched off or told to ignore a defence, which studies run for comparison. How to enter \
+an attack of your own: [Studies](../studies.md#an-attack-of-your-own)."""
 
 
 @dataclass
 class _Entry:
     """What one attack did on one kind of release, over all studies."""
 
-    settings: int = 0
-    targets: int = 0
-    successes: int = 0
+    counts: list[tuple[int, int]] = field(default_factory=list)
+    """A setting's successes and trials."""
     seconds: float = 0.0
     errors: list[float] = field(default_factory=list)
+    steps: set[int] = field(default_factory=set)
+    won: float = 0.0
+    compared: int = 0
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        self.settings += 1
-        self.targets += int(row["success"]["trials"])
-        self.successes += int(row["success"]["successes"])
+    def add(self, row: Mapping[str, Any], steps: int | None) -> None:
+        self.counts.append(_count(row))
         self.seconds += float(row["seconds"])
         metric = row["metrics"].get("mse") or row["metrics"].get("rmse")
         if metric is not None:
             squared = "mse" in row["metrics"]
             self.errors.append(metric["median"] if squared else metric["median"] ** 2)
+        if steps is not None:
+            self.steps.add(steps)
+
+    @property
+    def targets(self) -> int:
+        return sum(trials for _, trials in self.counts)
 
     @property
     def rate(self) -> float:
-        return self.successes / self.targets
+        return sum(successes for successes, _ in self.counts) / self.targets
 
     @property
     def each(self) -> float:
         return self.seconds / self.targets
 
+    def budget(self) -> str:
+        """Return its steps and its class of seconds."""
+        text = next(text for limit, text in _BUDGETS if self.each <= limit)
+        if not self.steps:
+            return text
+        low, high = min(self.steps), max(self.steps)
+        steps = f"{low:,}" if low == high else f"{low:,}–{high:,}"
+        return f"{steps} steps, {text}"
+
 
 def leaderboard(results: Path) -> str:
     """Return the page, in Markdown, from every paper's stored summaries."""
     runs = [run for paper in papers() for run in published(results, paper).values()]
-    blocks = [
-        "# Leaderboard",
-        "Attacks by what was released and by what they cost, from the same stored summaries as the "
-        "pages of results: every setting of every study in which the attack ran. *Rebuilt* is the "
-        "share of targets that came out closer than any record the adversary had (nearer still "
-        "where a study says so). Settings differ in difficulty and not every attack takes every "
-        "one, so compare within a study before you believe a rank. Seconds are by the clock, of "
-        "one thread of a machine that was doing other work too, a target; shadow models are "
-        "trained once for all attacks, and not counted. How to enter an attack of your own: "
-        "[Studies](../studies.md#an-attack-of-your-own).",
-        *_attacks(runs),
-        _defences(runs),
-    ]
+    declared = [(run, _declared(run)) for run in runs]
+    blocks = ["# Leaderboard", _INTRODUCTION, *_attacks(declared), defences(declared)]
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def share_interval(counts: Sequence[tuple[int, int]]) -> Interval:
+    """Return the 95 % interval of a share of successes, pooled over settings.
+
+    Settings are the units of a ratio estimate; where they are as good as alike, or there is one
+    alone, targets are (Clopper and Pearson), since then these tell less.
+
+    >>> share_interval([(5, 5)])
+    Interval(low=0.478..., high=1.0)
+    """
+    from scipy.stats import beta, t
+
+    successes, trials = (sum(column) for column in zip(*counts, strict=True))
+    low = float(beta.ppf(0.025, successes, trials - successes + 1)) if successes else 0.0
+    high = float(beta.ppf(0.975, successes + 1, trials - successes)) if successes < trials else 1.0
+    if len(counts) == 1:
+        return Interval(low, high)
+    rate, units = successes / trials, len(counts)
+    left = np.array([s - rate * n for s, n in counts])
+    error = float(np.sqrt(units / (units - 1) * np.square(left).sum())) / trials
+    reach = float(t.ppf(0.975, units - 1)) * error
+    return Interval(max(0.0, min(low, rate - reach)), min(1.0, max(high, rate + reach)))
 
 
 def _declared(run: Run) -> Config:
@@ -79,57 +130,89 @@ def _kind(table: SettingTable) -> str:
 
     network = "a network" if isinstance(table.release, NetworkReleaseTable) else "a linear model"
     if isinstance(table.release, NetworkReleaseTable) and table.release.batched:
-        return f"{table.release.kind} of {network}, no training record known"
+        return f"{table.release.kind.capitalize()} of {network}, no training record known"
     released = "Answers" if table.release.kind == "outputs" else "Weights"
     return f"{released} of {network}, one record unknown"
 
 
-def _attacks(runs: list[Run]) -> list[str]:
+def _counted(run: Run, config: Config) -> Iterator[tuple[SettingTable, list[Mapping[str, Any]]]]:
+    """Yield each setting that is an attack's, with the rows of whole attacks."""
+    for table in config.setting:
+        if table.start is not None and table.start.truth > 0:
+            continue
+        reduced = {o.attack for o in table.options if any(_off(o.values(), s) for s in _SWITCHES)}
+        rows = [
+            row
+            for row in run.summary["rows"]
+            if row["setting"] == table.name and _count(row)[1] and row["attack"] not in reduced
+        ]
+        if rows:
+            yield table, rows
+
+
+def _off(options: Mapping[str, Any], switch: str) -> bool:
+    return options.get(switch) is False
+
+
+def _count(row: Mapping[str, Any]) -> tuple[int, int]:
+    """Return successes and trials; where an attack gave up is a failure, where it can't run not."""
+    successes = 0 if row["success"] is None else int(row["success"]["successes"])
+    return successes, int(row["trials"]) - int(row["statuses"].get("REFUSED", 0))
+
+
+def _attacks(declared: Sequence[tuple[Run, Config]]) -> list[str]:
     found: dict[str, dict[str, _Entry]] = defaultdict(lambda: defaultdict(_Entry))
-    for run in runs:
-        kinds = {table.name: _kind(table) for table in _declared(run).setting}
-        for row in run.summary["rows"]:
-            if row["success"] is not None and row["setting"] in kinds:
-                found[kinds[row["setting"]]][row["attack"]].add(row)
-    return [f"## {kind}\n\n{_table(entries)}" for kind, entries in sorted(found.items())]
+    settings: dict[str, int] = defaultdict(int)
+    for run, config in declared:
+        for table, rows in _counted(run, config):
+            kind = _kind(table)
+            settings[kind] += 1
+            steps = {o.attack: o.values().get("steps") for o in table.options}
+            for row in rows:
+                found[kind][row["attack"]].add(row, steps.get(row["attack"]))
+            _compare(rows, found[kind])
+    return [f"## {k}\n\n{_table(entries, settings[k])}" for k, entries in sorted(found.items())]
 
 
-def _table(entries: Mapping[str, _Entry]) -> str:
-    titles = ("attack", "rebuilt", "median squared error", "seconds a target", "budget")
-    lines = [f"| {' | '.join(titles)} | settings | targets |", "|---|---|---|---|---|---|---|"]
-    for name, entry in sorted(entries.items(), key=lambda item: (-item[1].rate, item[0])):
-        error = shown(float(np.median(entry.errors))) if entry.errors else "–"
-        budget = next(text for limit, text in _BUDGETS if entry.each <= limit)
-        cells = [name, f"{entry.rate:.0%}", error, shown(entry.each), budget]
-        lines.append(f"| {' | '.join(cells)} | {entry.settings} | {entry.targets:,} |")
+def _compare(rows: Sequence[Mapping[str, Any]], entries: Mapping[str, _Entry]) -> None:
+    """Count who left the smaller mean error, pair by pair; a tie is half a win for both."""
+    for one, other in combinations(rows, 2):
+        metric = next((m for m in _ERRORS if m in one["metrics"] and m in other["metrics"]), None)
+        if metric is None:
+            continue
+        left, right = one["metrics"][metric]["mean"], other["metrics"][metric]["mean"]
+        if left is None or right is None:
+            continue
+        share = 0.5 if left == right else float(left < right)
+        for row, won in ((one, share), (other, 1.0 - share)):
+            entries[row["attack"]].won += won
+            entries[row["attack"]].compared += 1
+
+
+def _table(entries: Mapping[str, _Entry], settings: int) -> str:
+    titles = (
+        *("attack", "won", "rebuilt", "median squared error", "seconds a target", "budget"),
+        *("settings", "targets"),
+    )
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for name, entry in sorted(entries.items(), key=_place):
+        reach = share_interval(entry.counts)
+        ran = len(entry.counts)
+        cells = [
+            name,
+            f"{entry.won / entry.compared:.0%} of {entry.compared}" if entry.compared else "–",
+            f"{entry.rate:.0%} [{reach.low:.0%}–{reach.high:.0%}]",
+            shown(float(np.median(entry.errors))) if entry.errors else "–",
+            shown(entry.each),
+            entry.budget(),
+            "all" if ran == settings else f"{ran} of {settings}",
+            f"{entry.targets:,}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _defences(runs: list[Run]) -> str:
-    """Return the table of defended settings: utility kept, and what the strongest attack did."""
-    lines = []
-    for run in runs:
-        for table in _declared(run).setting:
-            text, utility = _defence(table), run.read(Reading("utility", table.name))
-            if not text or utility is None:
-                continue
-            bracket = next(b for b in run.summary["brackets"] if b["setting"] == table.name)
-            reached = bracket["reached"]
-            limit = "–" if bracket["ceiling"] is None else f"{bracket['ceiling']:.0%}"
-            done = "–" if reached is None else f"{reached['rate']:.0%} ({bracket['attack']})"
-            where = f"{run.paper} {run.part}, {table.name}"
-            lines.append((utility, f"| {text} | {where} | {utility:.0%} | {done} | {limit} |"))
-    if not lines:
-        return ""
-    head = ["| defence | study, setting | utility | rebuilt | at most |", "|---|---|---|---|---|"]
-    ordered = [line for _, line in sorted(lines, key=lambda pair: -pair[0])]
-    return "\n".join(["## Defences, by utility", "", *head, *ordered])
-
-
-def _defence(table: SettingTable) -> str:
-    training = table.knowledge.training
-    parts = [str(one.name) for one in table.release.defences]
-    if training is not None and training.clipping is not None:
-        noise = shown(training.clipping.noise_multiplier)
-        parts.append(f"DP-GD, noise multiplier {noise}")
-    return ", ".join(parts)
+def _place(item: tuple[str, _Entry]) -> tuple[float, float, str]:
+    name, entry = item
+    won = entry.won / entry.compared if entry.compared else -1.0
+    return -won, -entry.rate, name

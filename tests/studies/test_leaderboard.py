@@ -1,0 +1,92 @@
+"""The leaderboard: what counts as an attack, how sure a share is, every defence with a utility."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exhume.studies import Scale, find
+from exhume.studies.leaderboard import (
+    _compare,
+    _count,
+    _counted,
+    _Entry,
+    leaderboard,
+    share_interval,
+)
+from exhume.studies.publish import published
+from exhume.studies.run import Run
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+def row(attack: str, *, setting: str = "one", error: float = 0.1, **others: object) -> dict:
+    success = {"successes": 2, "trials": 5}
+    metrics = {"mse": {"mean": error, "median": error}}
+    plain = {"setting": setting, "attack": attack, "success": success, "metrics": metrics}
+    return {**plain, "trials": 5, "seconds": 1.0, "statuses": {"CONVERGED": 5}, **others}
+
+
+class TestShares:
+    def test_one_setting_has_the_targets_own_interval(self):
+        # Clopper and Pearson for 2 of 5: R's binom.test(2, 5).
+        reach = share_interval([(2, 5)])
+        assert (reach.low, reach.high) == pytest.approx((0.0527450, 0.8533672), abs=1e-6)
+
+    def test_settings_that_differ_make_it_wider_than_their_targets_do(self):
+        alike, apart = share_interval([(50, 100)] * 4), share_interval([(0, 100), (100, 100)] * 2)
+        assert alike.high - alike.low < 0.12
+        assert apart.high - apart.low > 0.8
+
+    def test_it_stays_between_nothing_and_all(self):
+        assert share_interval([(0, 4), (0, 4)]).low == 0.0
+        assert share_interval([(4, 4), (4, 4)]).high == 1.0
+
+
+class TestCounting:
+    def test_what_an_attack_gave_up_on_is_not_rebuilt_and_what_it_cannot_take_not_counted(self):
+        given_up = row("a", success=None, statuses={"NOT_CONVERGED": 5})
+        refused = row("a", success=None, statuses={"REFUSED": 5})
+        assert _count(given_up) == (0, 5)
+        assert _count(refused) == (0, 0)
+
+    def test_attacks_are_compared_where_both_of_them_ran(self):
+        entries = {name: _Entry() for name in "abc"}
+        _compare([row("a", error=0.1), row("b", error=0.2)], entries)
+        _compare([row("a", error=0.3), row("b", error=0.2), row("c", error=0.2)], entries)
+        assert (entries["a"].won, entries["a"].compared) == (1.0, 3)
+        assert (entries["b"].won, entries["c"].won) == (1.5, 1.5)
+
+    def test_a_start_at_the_truth_is_no_attack(self):
+        part = find("runkel2024", "initialisation")
+        size = part.size(Scale.SMOKE)
+        config = part.config(size, seed=0)
+        rows = [row("bilevel", setting=table.name) for table in config.setting]
+        run = Run("runkel2024", part.name, "smoke", size.plain(), 0, (), {"rows": rows})
+        counted = [table.name for table, _ in _counted(run, config)]
+        assert counted
+        assert not [name for name in counted if "truth" in name]
+
+    def test_an_attack_without_a_part_of_it_is_left_out(self):
+        part = find("liu2024", "ablation")
+        size = part.size(Scale.SMOKE)
+        config = part.config(size, seed=0)
+        rows = [row("liu", setting=table.name) for table in config.setting]
+        run = Run("liu2024", part.name, "smoke", size.plain(), 0, (), {"rows": rows})
+        assert [table.name for table, _ in _counted(run, config)] == ["B=2, all parts"]
+
+
+class TestPage:
+    def test_headings_are_written_alike(self):
+        headings = re.findall(r"^## (.*)$", leaderboard(RESULTS), re.MULTILINE)
+        assert len(headings) > 3
+        assert all(heading[0].isupper() for heading in headings)
+
+    def test_every_defended_setting_with_a_utility_is_on_it(self):
+        page = leaderboard(RESULTS)
+        run = published(RESULTS, "liu2024")["utility"]
+        trained = [f["name"] for f in run.summary["settings"] if f["defended"] and f["trainings"]]
+        assert trained
+        assert not [name for name in trained if f"liu2024 utility, {name} |" not in page]
