@@ -2,116 +2,245 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from exhume.studies.base import Part, Size, Tables
 from exhume.studies.claims import Claim, Row
 from exhume.studies.liu2024.common import PAPER, GradientSize, minutes, sizes
-from exhume.studies.liu2024.two_layer import TWO_LAYER, two_layer
+from exhume.studies.liu2024.two_layer import TWO_LAYER, two_layer, values
+from exhume.studies.plots import Line, Lines, Plot
 from exhume.studies.run import Reading
 
 _SIGMA = 1e-3
-_DROP = 0.75
 _CLIP = 0.05
 """A norm that every gradient here is longer than."""
+_ATTACK, _FLOOR = "span.mean", "floor"
+_Points = tuple[tuple[float, Tables], ...]
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """A quantity along one axis, and what Table 1 says of it.
+
+    ``points`` are pairs of a place and a setting; between the ends the error must go with the power
+    ``slope`` of the place, to within ``tolerance`` of the slope. ``at_most``: it may stay below.
+    """
+
+    quantity: str
+    axis: str
+    law: str
+    slope: float
+    points: _Points
+    tolerance: float = 0.1
+    at_most: bool = False
+
+    @property
+    def who(self) -> str:
+        return "attack" if self.quantity == _ATTACK else "floor"
+
+    def reading(self, place: int) -> Reading:
+        return Reading(self.quantity, self.points[place][1]["name"])
+
+    def row(self) -> Row:
+        """The far end against the near one."""
+        begin, end = self.points[0][0], self.points[-1][0]
+        stretch = end / begin
+        relation, factor = "about", round(max(stretch, 1 / stretch) ** self.tolerance, 2)
+        says = f"slope {self.slope:g} within {self.tolerance:g}"
+        if self.at_most:
+            relation, factor, says = "below", 1.0, f"slope {self.slope:g} at most"
+        claim = Claim(
+            *(self.reading(-1), relation, self.reading(0), says),
+            factor=factor,
+            times=stretch**self.slope,
+            attacks=("features",),
+        )
+        label = f"{self.who}: {self.axis} from {begin:g} to {end:g}"
+        return Row(label, self.law, self.reading(-1), claim)
+
+    def line(self) -> Line:
+        """Readings over the strength relative to the first point."""
+        begin = self.points[0][0]
+        found = tuple((x / begin, self.reading(i)) for i, (x, _) in enumerate(self.points))
+        return Line(self.axis, found, attack="features")
 
 
 def _noise(size: float) -> Tables:
     return {"name": "noise", "size": size}
 
 
+def _drop(rate: float) -> Tables:
+    return {"name": "gradient-dropout", "rate": rate}
+
+
+def _prune(share: float) -> Tables:
+    return {"name": "pruning", "share": share}
+
+
 def _clip(norm: float) -> Tables:
     return {"name": "clipping", "norm": norm}
 
 
+def _whole(size: Size) -> bool:
+    """Tell whether all points are run; at smoke scale the ends are."""
+    return size.data == "cifar-10"
+
+
+def _wider(size: GradientSize, times: float) -> GradientSize:
+    return replace(size, width=int(size.width * times))
+
+
+def _finer(size: GradientSize, times: int) -> GradientSize:
+    """Return images of ``times``² as many pixels (a power of 2), before as many hidden units."""
+    return replace(size, shrink=size.shrink // times, width=size.width // times**2)
+
+
+def _coarser(size: GradientSize, times: int) -> GradientSize:
+    return replace(size, shrink=size.shrink * times, width=size.width * times**2)
+
+
+def _scaled(size: GradientSize, before: str, *defences: Tables) -> dict[str, _Points]:
+    """Return the points along m, d and B, each with the same defences; they share one."""
+    counts = (1, 2, 4, 8) if _whole(size) else (1, 4)
+    batches = tuple((b, two_layer(size, f"{before}B = {b}", b, *defences)) for b in counts)
+    shared, units = batches[0][1], size.width * values(size)
+    widths = tuple(
+        (t * units, two_layer(_wider(size, t), f"{before}m × {t:g}", 1, *defences))
+        for t in size.values
+        if t != 1
+    )
+    others = [_finer(size, 2), *([_coarser(size, 2)] if _whole(size) else [])]
+    inputs = tuple(
+        (values(one), two_layer(one, f"{before}d = {values(one)}", 1, *defences)) for one in others
+    )
+    return {
+        "m": _sorted((units, shared), *widths),
+        "d": _sorted((values(size), shared), *inputs),
+        "B": batches,
+    }
+
+
+def _sorted(*points: tuple[float, Tables]) -> _Points:
+    return tuple(sorted(points, key=lambda point: point[0]))
+
+
+def _upper(size: GradientSize) -> list[_Curve]:
+    scaled = _scaled(size, "")
+    none = scaled["B"][0][1]
+    rates = (0.3, 0.5, 0.75) if _whole(size) else (0.75,)
+    kept = ((1.0, none), *((1 - p, two_layer(size, f"drop {p:g}", 1, _drop(p))) for p in rates))
+    sizes = (0.03, 0.1, 0.3) if _whole(size) else (0.1, 0.3)
+    noisy = tuple((s, two_layer(size, f"noise {s:g}", 1, _noise(s))) for s in sizes)
+    return [
+        _Curve(_ATTACK, "hidden units m", "m^−1/2", -0.5, scaled["m"]),
+        _Curve(_ATTACK, "values d", "d^1/2", 0.5, scaled["d"], tolerance=0.15),
+        _Curve(_ATTACK, "records B", "B at most", 1.0, scaled["B"], at_most=True),
+        _Curve(_ATTACK, "share sent 1 − p, dropout", "(1 − p)^−1/2", -0.5, kept, tolerance=0.2),
+        _Curve(_ATTACK, "noise σ₀", "B + σ₀ at most", 1.0, noisy, at_most=True),
+    ]
+
+
+def _lower(size: GradientSize) -> list[_Curve]:
+    scaled = _scaled(size, "σ, ", _noise(_SIGMA))
+    noise = _noise(_SIGMA)
+    times = (0.1, 1.0, 10.0) if _whole(size) else (1.0, 10.0)
+    noisy = tuple((t * _SIGMA, two_layer(size, f"{t:g}σ", 1, _noise(t * _SIGMA))) for t in times)
+    none = scaled["B"][0][1]
+    curves = [
+        _Curve(_FLOOR, "noise σ", "σ", 1.0, noisy, tolerance=0.01),
+        _Curve(_FLOOR, "hidden units m", "m^−1/2", -0.5, scaled["m"]),
+        _Curve(_FLOOR, "values d", "d^1/2", 0.5, scaled["d"], tolerance=0.15),
+        _Curve(_FLOOR, "records B", "B, of a mean gradient", 1.0, scaled["B"], tolerance=0.15),
+    ]
+    if _whole(size):
+        rates = (0.3, 0.5, 0.75)
+        dropped = tuple(
+            (1 - p, two_layer(size, f"σ, drop {p:g}", 1, _drop(p), noise)) for p in rates
+        )
+        norms = (_CLIP, _CLIP / 2, _CLIP / 4)
+        cut = tuple((c, two_layer(size, f"σ, C = {c:g}", 1, _clip(c), noise)) for c in norms)
+        law = "(1 − p)^1/2, scaled up"
+        curves += [
+            _Curve(_FLOOR, "share sent 1 − p, dropout", law, 0.5, ((1.0, none), *dropped)),
+            _Curve(_FLOOR, "clipping norm C", "1/C", -1.0, cut, tolerance=0.01),
+        ]
+    return curves
+
+
+def _pruned(size: GradientSize, before: str, *noise: Tables) -> _Points:
+    shares = (0.5, 0.9, 0.99) if _whole(size) else (0.9,)
+    return tuple((p, two_layer(size, f"{before}prune {p:g}", 1, _prune(p), *noise)) for p in shares)
+
+
 def _settings(size: Size) -> Sequence[Tables]:
     assert isinstance(size, GradientSize)
-    wide, fine = replace(size, width=4 * size.width), _finer(size)
-    drop = {"name": "gradient-dropout", "rate": _DROP}
-    pruned = {"name": "pruning", "share": 0.9}
-    upper = [
-        two_layer(size, "m, d", 1),
-        two_layer(wide, "4m, d", 1),
-        two_layer(fine, "m, 4d", 1),
-        two_layer(size, "B = 4", 4),
+    curves = [*_upper(size), *_lower(size)]
+    every = [table for curve in curves for _, table in curve.points]
+    every += [table for _, table in _pruned(size, "")]
+    every += [table for _, table in _pruned(size, "σ, ", _noise(_SIGMA))]
+    every += [
         two_layer(size, "clipped", 1, _clip(_CLIP)),
-        two_layer(size, "noise .1", 1, _noise(0.1)),
-        two_layer(size, "dropout", 1, drop),
+        two_layer(size, "drop 0.75, ignored", 1, _drop(0.75), adaptive=False),
     ]
-    lower = [
-        two_layer(size, "σ", 1, _noise(_SIGMA)),
-        two_layer(size, "10σ", 1, _noise(10 * _SIGMA)),
-        two_layer(wide, "σ, 4m", 1, _noise(_SIGMA)),
-        two_layer(fine, "σ, 4d", 1, _noise(_SIGMA)),
-        two_layer(size, "σ, B = 4", 4, _noise(_SIGMA)),
-        two_layer(size, "σ, pruned", 1, pruned, _noise(_SIGMA)),
-    ]
-    return [*upper, *lower, *_clipped(size)]
+    return list({table["name"]: table for table in every}.values())
 
 
-def _clipped(size: Size) -> list[Tables]:
-    """Floors under clipping, which take ten seconds each: not at smoke scale."""
-    if size.data != "cifar-10":
-        return []
-    return [
-        two_layer(size, name, 1, _clip(norm), _noise(_SIGMA))
-        for name, norm in (("σ, C", _CLIP), ("σ, C/2", _CLIP / 2))
-    ]
-
-
-def _finer(size: GradientSize) -> GradientSize:
-    """Return images of four times as many pixels, before as many hidden units."""
-    return replace(size, shrink=size.shrink // 2, width=size.width // 4)
-
-
-def _law(
-    label: str, law: str, quantity: str, name: str, base: str, times: float, factor: float
+def _versus(
+    label: str, law: str, left: Reading, relation: str, right: Reading, says: str, factor: float
 ) -> Row:
-    """A row of which the paper says how many times the error of ``base`` it is."""
-    left, right = Reading(quantity, name), Reading(quantity, base)
-    says = f"{times:.3g} times as large"
-    claim = Claim(left, "about", right, says, factor=factor, times=times, attacks=("features",))
-    return Row(label, law, left, claim)
-
-
-def _more(label: str, law: str, quantity: str, name: str, base: str) -> Row:
-    left, right = Reading(quantity, name), Reading(quantity, base)
-    claim = Claim(left, "above", right, "larger", attacks=("features",))
+    claim = Claim(left, relation, right, says, factor=factor, attacks=("features",))
     return Row(label, law, left, claim)
 
 
 def _rows(size: Size) -> Sequence[Row]:
-    root = 1 / math.sqrt(1 - _DROP)
-    up, low = "span.mean", "floor"
-    batch = Claim(
-        *(Reading(up, "B = 4"), "below", Reading(up, "m, d"), "at most B times as large"),
-        times=4.0,
-        attacks=("features",),
-    )
-    rows = [
-        _law("attack: four times the hidden units", "× 1/2", up, "4m, d", "m, d", 0.5, 1.3),
-        _law("attack: four times the values", "× 2", up, "m, 4d", "m, d", 2.0, 1.3),
-        Row("attack: batch of 4 against 1", "× 4 at most", Reading(up, "B = 4"), batch),
-        _law("attack: clipping", "× 1", up, "clipped", "m, d", 1.0, 1.01),
-        _more("attack: noise .1", "(B + σ₀) / B", up, "noise .1", "m, d"),
-        _law(f"attack: dropout of {_DROP}", f"× {root:g}", up, "dropout", "m, d", root, 1.3),
-        _law("floor: ten times the noise", "× 10", low, "10σ", "σ", 10.0, 1.01),
-        _law("floor: four times the hidden units", "× 1/2", low, "σ, 4m", "σ", 0.5, 1.2),
-        _law("floor: four times the values", "× 2", low, "σ, 4d", "σ", 2.0, 1.3),
-        _law(
-            "floor: batch of 4 against 1, mean gradient",
-            *("× 4", low, "σ, B = 4", "σ", 4.0, 1.3),
+    assert isinstance(size, GradientSize)
+    none, noised = Reading(_ATTACK, "B = 1"), Reading(_FLOOR, "σ, B = 1")
+    rows = [curve.row() for curve in _upper(size)]
+    rows += [
+        _versus(
+            *("attack: noise .3", "larger", Reading(_ATTACK, "noise 0.3"), "above", none),
+            *("larger than without", 1.0),
         ),
-        _more("floor: pruning .9", "× 1 / √(1 − p̂)", low, "σ, pruned", "σ"),
+        _versus(
+            *("attack: clipping", "× 1", Reading(_ATTACK, "clipped"), "about", none),
+            *("as without", 1.01),
+        ),
+        _versus(
+            "attack: dropout of .75, ignored",
+            *("–", Reading(_ATTACK, "drop 0.75, ignored"), "above", Reading(_ATTACK, "drop 0.75")),
+            *("more is left than by one that leaves holes out", 1.0),
+        ),
     ]
-    if _clipped(size):
-        rows += [
-            _law("floor: half the clipping norm", "× 2", low, "σ, C/2", "σ, C", 2.0, 1.01),
-            _more("floor: clipping", "× max{1, norm / C}", low, "σ, C", "σ"),
-        ]
+    for p, table in _pruned(size, ""):
+        here = Reading(_ATTACK, table["name"])
+        says = "as without: what is left still depends on w·x alone"
+        rows.append(_versus(f"attack: pruning {p:g}", "unknown", here, "about", none, says, 1.3))
+    rows += [curve.row() for curve in _lower(size)]
+    for p, table in _pruned(size, "σ, "):
+        here = Reading(_FLOOR, table["name"])
+        label, law = f"floor: pruning {p:g}", "(1 − p̂)^−1/2"
+        rows.append(_versus(label, law, here, "above", noised, "larger than without", 1.0))
     return rows
+
+
+def _plots(size: Size) -> Sequence[Plot]:
+    assert isinstance(size, GradientSize)
+    across = "how many times the first"
+    return [
+        Lines(
+            *("attack", "What the moments leave of a record, along each axis of Table 1"),
+            *(across, "share of the record left"),
+            tuple(curve.line() for curve in _upper(size)),
+            *(True, True),
+        ),
+        Lines(
+            *("floor", "The Cramér–Rao floor along each axis of Table 1"),
+            *(across, "RMSE of an unbiased attack, at least"),
+            tuple(curve.line() for curve in _lower(size)),
+            *(True, True),
+        ),
+    ]
 
 
 BOUNDS = Part(
@@ -120,19 +249,23 @@ BOUNDS = Part(
     reference="section 3, Table 1",
     title="the scaling laws, measured",
     sizes=sizes(
-        replace(TWO_LAYER, shrink=2, batches=32),
-        replace(TWO_LAYER, shrink=8, batches=12),
-        replace(TWO_LAYER, data="fashion-mnist-small", shrink=4, batches=6),
+        replace(TWO_LAYER, shrink=2, batches=32, values=(0.25, 1, 4)),
+        replace(TWO_LAYER, shrink=8, batches=12, values=(0.25, 1, 4, 16)),
+        replace(TWO_LAYER, data="fashion-mnist-small", shrink=4, batches=6, values=(1, 4)),
     ),
     minutes=minutes("2 h", "3 min"),
     settings=_settings,
     rows=_rows,
+    plots=_plots,
     attacks=("features",),
     metrics=("span",),
     note=(
         "Upper laws are of the tensor attack's error (a share of the record's length), lower ones "
-        "of the Cramér–Rao floor on the root mean squared error of an unbiased attack. The "
-        "paper's floor is for a summed gradient; ours is the mean, so noise counts B times. "
-        "Dropout is of the gradient's entries."
+        "of the Cramér–Rao floor on the root mean squared error of an unbiased attack; a slope is "
+        "that of the logarithms between the ends of a curve. The paper's floor is for a summed "
+        "gradient; ours is the mean, so noise counts B times. Dropout is of the gradient's "
+        "entries, and scales up those it sends: noise that is added afterwards weighs less. Its "
+        "law holds for an attack that leaves the holes out; taken for zeros, they bring in the "
+        "whole entry as noise, its mean and first order too."
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from exhume.studies.base import Scale, Size, Tables
@@ -18,10 +18,11 @@ class GradientSize(Size):
     """What a scale decides where gradients are attacked.
 
     ``values`` are the batch sizes, ``batches`` how many of each are attacked, ``steps`` an attack's
-    iterations. ``shrink`` takes pixels together, ``warm_up`` is how many steps the network was
-    trained before, ``wide_head`` how many units stand before its classes (0: none do). ``columns``
-    is how many of Table 4's 15 defences are run. ``rounds`` on ``records`` of them,
-    ``training_batch`` at a time, tell what a defence costs.
+    iterations, ``pixel_steps`` those of gradient inversion, which searches pixels. ``shrink`` takes
+    pixels together, ``warm_up`` is how many steps the network was trained before, ``wide_head`` how
+    many units stand before its classes (0: none do). ``columns`` is how many of Table 4's 15
+    defences are run. ``rounds`` on ``records`` of them, ``training_batch`` at a time, tell what a
+    defence costs.
     """
 
     data: str = "cifar-10"
@@ -32,6 +33,7 @@ class GradientSize(Size):
     learning_rate: float = 0.05
     batches: int = 1
     steps: int = 10_000
+    pixel_steps: int = 10_000
     shrink: int = 1
     warm_up: int = 782
     wide_head: int = 16_384
@@ -47,15 +49,33 @@ class GradientSize(Size):
 RESNET = GradientSize(shadow_targets=45_000, batches=12, values=(4, 8))
 """Section 5.1 and appendix F: ResNet-18, an epoch of training, 50 images."""
 LAPTOP = GradientSize(
-    width=16, steps=120, shrink=2, warm_up=150, wide_head=512, values=(4, 8), columns=10
+    width=16,
+    batches=5,
+    steps=100,
+    pixel_steps=200,
+    shrink=2,
+    warm_up=150,
+    wide_head=512,
+    values=(4, 8),
 )
-"""A quarter of the width and of the pixels."""
+"""A quarter of the width and of the pixels; attacks have about as many seconds as one another."""
+CONVNET = replace(
+    *(LAPTOP,),
+    model="convnet",
+    warm_up=0,
+    wide_head=0,
+    steps=120,
+    pixel_steps=400,
+    values=(4,),
+)
+"""An untrained network of a few convolutions, whose gradient tells much more."""
 SMOKE = GradientSize(
     data="fashion-mnist-small",
     shadow_targets=300,
     model="convnet",
     width=8,
     steps=120,
+    pixel_steps=120,
     shrink=2,
     warm_up=0,
     wide_head=0,
@@ -104,9 +124,10 @@ def data(size: Size) -> Tables:
 
 
 def matching(size: Size, *attacks: str, **options: Any) -> Tables:
-    """Return the attacks' options: as many steps for each."""
+    """Return the attacks' options: their steps, and what is said of all of them."""
     assert isinstance(size, GradientSize)
-    found: Tables = {name: {"steps": size.steps, **options} for name in attacks}
+    steps = {inversion(size): size.pixel_steps}
+    found: Tables = {n: {"steps": steps.get(n, size.steps), **options} for n in attacks}
     if "generative-prior" in found:
         found["generative-prior"]["training_steps"] = size.generator_steps
     return found

@@ -8,13 +8,14 @@ from dataclasses import replace
 from exhume.studies.base import Part, Size, Tables
 from exhume.studies.claims import Row
 from exhume.studies.liu2024.common import (
-    LAPTOP,
+    CONVNET,
     PAPER,
     RESNET,
     SMOKE,
     GradientSize,
     batches,
     gradient,
+    inversion,
     matching,
     minutes,
     sizes,
@@ -22,6 +23,7 @@ from exhume.studies.liu2024.common import (
 )
 from exhume.studies.liu2024.defences import grid
 from exhume.studies.liu2024.published import TABLE_5
+from exhume.studies.plots import Plane, Plot
 from exhume.studies.run import Reading
 
 
@@ -30,16 +32,18 @@ def _settings(size: Size) -> Sequence[Tables]:
     trained = {
         "rounds": size.rounds,
         "records": size.records,
-        "test": max(10, size.records // 5),
+        "test": 1000 if size.data == "cifar-10" else size.records // 5,
         "batch_size": size.training_batch,
         "learning_rate": size.training_rate,
         "momentum": size.momentum,
         "seeds": size.seeds,
     }
+    names = ("liu", inversion(size))
     return [
         gradient(
             *(size, f"B={b}", b),
-            options=matching(size, "liu"),
+            attacks=list(names),
+            options=matching(size, *names),
             grid=grid(size),
             utility=trained,
         )
@@ -84,19 +88,25 @@ def _front(size: Size, b: int) -> list[Row]:
     return rows
 
 
-_CONVNET = replace(
-    LAPTOP,
-    model="convnet",
-    width=16,
-    warm_up=0,
-    wide_head=0,
-    steps=100,
-    values=(4,),
-    rounds=400,
-    records=512,
-    training_batch=16,
-    training_rate=0.02,
-)
+def _plots(size: Size) -> Sequence[Plot]:
+    """Figure 3: each defence by what it costs and what it protects."""
+    caption = "Figure 3: what a training ends at against what the strongest attack leaves"
+    return [
+        Plane(
+            *(f"front-{b}", f"{caption}, batches of {b}"),
+            *("final training loss", "RMSE of the strongest attack"),
+            tuple(
+                (
+                    defence or "none",
+                    _loss(b, defence),
+                    Reading("strongest", _loss(b, defence).setting),
+                )
+                for defence in ("", *grid(size))
+            ),
+        )
+        for b in batches(size)
+    ]
+
 
 UTILITY = Part(
     paper=PAPER,
@@ -105,10 +115,19 @@ UTILITY = Part(
     title="what the defences cost",
     sizes=sizes(
         replace(RESNET, values=(2, 4, 8), rounds=156_200, records=45_000, shadow_targets=4000),
-        _CONVNET,
+        replace(
+            *(CONVNET,),
+            batches=4,
+            rounds=400,
+            records=512,
+            training_batch=16,
+            training_rate=0.02,
+            seeds=3,
+        ),
         replace(
             *(SMOKE,),
             steps=30,
+            pixel_steps=30,
             rounds=120,
             records=200,
             training_batch=16,
@@ -118,12 +137,13 @@ UTILITY = Part(
     minutes=minutes("months", "5 min"),
     settings=_settings,
     rows=_rows,
-    attacks=("liu",),
+    plots=_plots,
+    attacks=("liu", "geiping"),
     metrics=(),
     note=(
         "Utility is the training loss at the end of a training that hears defended gradients "
         "alone, from new parameters, the same budget for every defence; ∞ where it diverged. "
-        "Below the paper's scale the network is a small ConvNet, and the paper's own attack "
-        "alone attacks."
+        "Below the paper's scale the network is a small ConvNet, three trainings a defence, and "
+        "two attacks, the paper's and gradient inversion, tell its strength; both know it."
     ),
 )
