@@ -205,7 +205,7 @@ METRICS = Part(
     title="do the metrics agree?",
     sizes=sizes(
         MNIST,
-        LAPTOP_MANY,
+        replace(LAPTOP, targets=64),
         replace(
             SMOKE, data="fashion-mnist-small", learning_rate=0.05, shadow_targets=300, targets=24
         ),
