@@ -77,6 +77,22 @@ def test_features_of_a_batch_come_back_in_the_labels_order(name: str) -> None:
     assert found.residual < 1e-2
 
 
+@pytest.mark.parametrize("first", [0, 50, 150, 200])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_features_hang_neither_on_the_draws_nor_on_the_last_bit(first: int, seed: int) -> None:
+    """Their batches' features are much alike, and records leave mostly the same units at zero."""
+    data, step = pictures(12, 4, first), hidden_layer("hidden_relu")
+    reading, rng = reading_of(step, data), np.random.default_rng(seed)
+    noisy = {n: a * (1.0 + 1e-12 * rng.standard_normal(a.shape)) for n, a in reading.arrays.items()}
+    found = batch_features(replace(reading, arrays=noisy), data.y, rng)
+    assert isinstance(found, BatchFeatures)
+    assert found.residual < 1e-5
+    true = true_features(step, found.layer, data)
+    off = np.linalg.norm(found.features - true, axis=1) / np.linalg.norm(true, axis=1)
+    # A gradient of float32 has 1e-7 to go by, and its mixture a condition below 10.
+    assert off.max() < 1e-5
+
+
 def test_labels_are_found_along() -> None:
     step = hidden_layer("hidden_relu")
     found = features_of(step, DATA, known=False)

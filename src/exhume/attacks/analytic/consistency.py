@@ -68,10 +68,7 @@ class Consistency:
         seen = judged = self.returned(now)
         mixer = Anderson(_MEMORY)
         for _ in range(rounds):
-            proposed = self.normalised(
-                np.linalg.lstsq(judged.directions, self.factors.left, rcond=1e-12)[0]
-            )
-            now = self.normalised(mixer.next(now, proposed))
+            now = self.normalised(mixer.next(now, self.explaining(judged.directions)))
             judged = self.returned(now)
             if judged.residual.max() > 4.0 * max(seen.residual.max(), 1e-12):
                 mixer = Anderson(_MEMORY)
@@ -81,6 +78,28 @@ class Consistency:
             if seen.residual.max() < 1e-9:
                 break
         return best, seen
+
+    def crept(
+        self, unmixing: FloatArray, *, rounds: int = 100, pace: float = 0.3
+    ) -> tuple[FloatArray, Returned]:
+        """Iterate as ``solved`` does, by the share ``pace`` of each step and without acceleration.
+
+        Whole steps can jump to and fro over the kink of a ReLU for ever; short ones come to rest.
+        """
+        best = now = self.normalised(unmixing)
+        seen = judged = self.returned(now)
+        for _ in range(rounds):
+            now = self.normalised(now + pace * (self.explaining(judged.directions) - now))
+            judged = self.returned(now)
+            if np.mean(judged.residual) < np.mean(seen.residual):
+                best, seen = now, judged
+            if seen.residual.max() < 1e-9:
+                break
+        return best, seen
+
+    def explaining(self, directions: FloatArray) -> FloatArray:
+        """Return the unmixing whose columns of Δ come nearest to ``directions`` (width, rank)."""
+        return self.normalised(np.linalg.lstsq(directions, self.factors.left, rcond=1e-12)[0])
 
     def normalised(self, unmixing: FloatArray) -> FloatArray:
         """Return the unmixing with the scale that the bias gradient gives each record."""

@@ -98,6 +98,11 @@ class Backward:
         mean = (chances[:, :, None] * jacobian).sum(dim=1, keepdim=True)
         return np.asarray((mean - jacobian).numpy())
 
+    def answers(self, records: FloatArray) -> FloatArray:
+        """Return the chance (n, classes) that the network gives each label."""
+        scores, _ = self._forward(records)
+        return np.asarray(torch.softmax(scores.detach(), dim=1).numpy())
+
     def _forward(self, records: FloatArray) -> tuple[Tensor, Tensor]:
         caught: list[Tensor] = []
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.analytic import kinks
-from exhume.attacks.analytic.consistency import Consistency
+from exhume.attacks.analytic.consistency import Consistency, Returned
 from exhume.attacks.analytic.factor import Factors
 from exhume.attacks.analytic.unmixing import Contrast, unmix
 
@@ -39,6 +39,46 @@ def separate(
     if against.layer.rectified:
         return _by_zeros(against, shape, rng, rounds)
     return _by_consistency(against, shape, rng, rounds)
+
+
+def polished(
+    against: Consistency, unmixing: FloatArray, rng: np.random.Generator, *, enough: float
+) -> tuple[FloatArray, FloatArray]:
+    """Bring an approximate unmixing to where its records return what was seen.
+
+    By whole steps, then by short ones, then behind a ReLU by the zeros that the guess names: each
+    only where ``enough`` was not reached, and kept only where it came nearer. Returns the unmixing
+    and its residual (rank,).
+    """
+    best, returned = against.solved(unmixing)
+    for way in (_by_short_steps, _by_named_zeros):
+        if returned.residual.max() < enough:
+            break
+        other, its = way(against, best, rng)
+        if its.residual.mean() < returned.residual.mean():
+            best, returned = other, its
+    return best, returned.residual
+
+
+def _by_short_steps(
+    against: Consistency, guess: FloatArray, _: np.random.Generator
+) -> tuple[FloatArray, Returned]:
+    return against.crept(guess)
+
+
+def _by_named_zeros(
+    against: Consistency, guess: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, Returned]:
+    """Begin again with what zeros behind a ReLU prove in place of the guess's nearest columns."""
+    if not against.layer.rectified:
+        return guess, against.returned(guess)
+    rank = against.factors.rank
+    proved = _with_proved(against, np.zeros((rank, 0)), guess, rng)
+    own = np.linalg.pinv(guess)
+    own = own / np.linalg.norm(own, axis=0)
+    near = np.abs(proved.T @ own).max(axis=0, initial=0.0)
+    kept = np.argsort(near, kind="stable")[: rank - proved.shape[1]]
+    return against.solved(np.linalg.pinv(np.concatenate([proved, own[:, kept]], axis=1)))
 
 
 def _by_zeros(

@@ -6,6 +6,7 @@ fully connected first layer, so they come apart the same way (Kariyappa et al. 2
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,11 +15,12 @@ from torch import Tensor, nn
 
 from exhume.arrays import Array, FloatArray
 from exhume.attacks.analytic.consistency import Consistency
-from exhume.attacks.analytic.factor import Factors, factorise
+from exhume.attacks.analytic.factor import factorise
 from exhume.attacks.analytic.layer import Backward, InputLayer, decides
-from exhume.attacks.analytic.separation import separate
+from exhume.attacks.analytic.separation import polished, separate
 from exhume.attacks.analytic.sparsity import found_columns
 from exhume.attacks.matching.head import Route, head_features
+from exhume.attacks.matching.label_starts import likely_responses, starts
 from exhume.attacks.matching.reading import Reading
 from exhume.knowledge import Knowledge
 from exhume.models.base import Network
@@ -31,6 +33,10 @@ _STRUCTURE = 100.0
 """How far singular values beyond the batch's size may rise above the noise."""
 _CREDIBLE = 0.05
 """The sine between a column of Δ and what its features return, below which they are believed."""
+_SETTLED = 1e-5
+"""The same, below which nothing else is tried; at the true features arithmetic leaves 1e-6."""
+_STARTS = 12
+"""The most unmixings begun at the labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +123,7 @@ def batch_features(
 def _unmixed(
     reading: Reading, layer: InputLayer, labels: Array | None, rng: np.random.Generator
 ) -> BatchFeatures | str:
-    """Unmix the layer's gradient as a cocktail party, and by the zeros of either factor."""
+    """Unmix the layer's gradient from every guess in turn; keep what returns best what was seen."""
     reason = _unreadable(reading, layer)
     if reason is not None:
         return reason
@@ -132,41 +138,67 @@ def _unmixed(
             f"and {reading.count} records need as many"
         )
     backward = _HeadBackward(reading.step, layer, reading.parameters)
-    shape = (weight.shape[1],)
-    against = Consistency(factors, layer, backward, Knowledge(record_shape=shape))
-    best = separate(against, shape, rng, rounds=8).unmixing
-    left = float(against.returned(best).residual.max())
-    # Behind a smooth activation records of one class return nearly the same: zeros tell better.
-    if (left >= _CREDIBLE or not layer.rectified) and reading.count <= _SEARCHED:
-        for guess in _by_zeros(factors, weight, rounding, rng, rectified=layer.rectified):
-            mine = float(against.returned(guess).residual.max())
-            best, left = (guess, mine) if mine < left else (best, left)
+    inputs = Knowledge(record_shape=weight.shape[1:])
+    against = Consistency(factors, layer, backward, inputs)
+    best: FloatArray = np.eye(factors.rank)
+    left = np.inf
+    for guess in _guesses(reading, against, labels, rounding, rng):
+        found, residual = polished(against, guess, rng, enough=_SETTLED)
+        if residual.max() < left:
+            best, left = found, float(residual.max())
+        if left < _SETTLED:
+            break
     return _labelled(reading, against, against.normalised(best), layer, labels)
 
 
-def _by_zeros(
-    factors: Factors,
-    weight: FloatArray,
+def _guesses(
+    reading: Reading,
+    against: Consistency,
+    labels: Array | None,
     rounding: float,
     rng: np.random.Generator,
-    *,
-    rectified: bool,
-) -> list[FloatArray]:
-    """Return unmixings found by zeros alone (Dimitrov et al. 2024): of Δ, and of the features.
+) -> Iterator[FloatArray]:
+    """Yield unmixings to polish, the likeliest first; which of them is right shows in the end."""
+    layer, rank = against.layer, against.factors.rank
+    weight = reading.arrays[layer.weight]
+    zeros = _by_zeros(against, weight, rounding, rng) if rank <= _SEARCHED else iter(())
+    # Behind a smooth activation records of one class return nearly the same: zeros tell better.
+    if not layer.rectified:
+        yield from zeros
+    responses = _responses(reading, against, labels)
+    if responses is not None:
+        yield from starts(against, responses, rng, count=_STARTS)
+    yield separate(against, (weight.shape[1],), rng, rounds=8).unmixing
+    yield from zeros
 
-    Δ has some where the layer is ``rectified``; features behind a ReLU are themselves zero in many
+
+def _responses(reading: Reading, against: Consistency, labels: Array | None) -> Array | None:
+    """Return the labels as indices, those that the scores' bias gradient says, or None."""
+    if labels is not None:
+        return reading.step.responses(labels)
+    last, shape = list(reading.step.network.parameter_shapes().items())[-1]
+    if last not in reading.arrays or shape != (reading.step.network.outputs,):
+        return None
+    return likely_responses(against, reading.arrays[last])
+
+
+def _by_zeros(
+    against: Consistency, weight: FloatArray, rounding: float, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """Yield unmixings found by zeros alone (Dimitrov et al. 2024): of Δ, and of the features.
+
+    Δ has some where a ReLU follows the layer; features behind a ReLU are themselves zero in many
     places, whatever follows the layer.
     """
-    found = []
-    if rectified:
+    factors = against.factors
+    if against.layer.rectified:
         columns = found_columns(factors, rng, trials=_TRIALS)
         if columns.shape[1] == factors.rank:
-            found.append(np.linalg.pinv(columns))
+            yield np.linalg.pinv(columns)
     turned = factorise(weight.T, np.zeros(weight.shape[1]), factors.rank, rounding=rounding)
     rows = found_columns(turned, rng, trials=_TRIALS)
     if rows.shape[1] == factors.rank:
-        found.append((turned.left @ rows).T @ np.linalg.pinv(factors.right))
-    return found
+        yield (turned.left @ rows).T @ np.linalg.pinv(factors.right)
 
 
 def _labelled(
