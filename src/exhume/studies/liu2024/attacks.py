@@ -75,7 +75,7 @@ ATTACKS = Part(
     name="attacks",
     reference="section 5.2, Table 3",
     title="the paper's attack beside others",
-    sizes=sizes(replace(RESNET, batches=3, values=(16, 32)), replace(LAPTOP, batches=4), SMOKE),
+    sizes=sizes(replace(RESNET, batches=3, values=(16, 32)), replace(LAPTOP, values=(4,)), SMOKE),
     minutes=minutes("months", "6 min"),
     settings=_settings,
     rows=_rows,
