@@ -73,6 +73,16 @@ class Size:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
+def sizes(paper: Size, laptop: Size, smoke: Size) -> Mapping[Scale, Size]:
+    """Return the three sizes by scale."""
+    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
+
+
+def minutes(paper: str, laptop: str, smoke: str = "under 1 min") -> Mapping[Scale, str]:
+    """Return the expected times on two cores by scale."""
+    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
+
+
 def _read(key: str, text: str, like: object) -> object:
     try:
         if isinstance(like, tuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from exhume.studies.base import Scale, Size, Tables
+from exhume.studies.base import Size, Tables
 from exhume.studies.claims import Claim, Needs, Row
 from exhume.studies.plots import Line, Lines, of_attacks
 from exhume.studies.run import Reading
@@ -68,16 +68,6 @@ MANY = Needs("shadow_targets", 8000, "the paper's network needs as many to beat 
 
 LEARNED = (("reconstructor", "φ (RecoNN)"), ("ridge", "ridge"))
 """The attacks that learn from shadow models, with their names in figures."""
-
-
-def sizes(paper: Size, laptop: Size, smoke: Size) -> Mapping[Scale, Size]:
-    """Return the three sizes by scale."""
-    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
-
-
-def minutes(paper: str, laptop: str, smoke: str = "under 1 min") -> Mapping[Scale, str]:
-    """Return the expected times on two cores by scale."""
-    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
 
 
 def setting(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exhume.studies.balle2022.common import PAPER, minutes, sizes
-from exhume.studies.base import Part, Size, Tables
+from exhume.studies.balle2022.common import PAPER
+from exhume.studies.base import Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Claim, Row
 from exhume.studies.run import Reading
 

@@ -14,13 +14,11 @@ from exhume.studies.balle2022.common import (
     SMOKE,
     failure,
     inverted,
-    minutes,
     setting,
-    sizes,
     success,
 )
 from exhume.studies.balle2022.released import LEARNED_ONLY, SECOND, better, worse
-from exhume.studies.base import Part, Size, Tables
+from exhume.studies.base import Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Row
 
 

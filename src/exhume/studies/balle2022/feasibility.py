@@ -15,14 +15,12 @@ from exhume.studies.balle2022.common import (
     PAPER,
     SMOKE,
     inverted,
-    minutes,
     mse,
     oracle,
     setting,
-    sizes,
     success,
 )
-from exhume.studies.base import Part, Picture, Size, Tables
+from exhume.studies.base import Part, Picture, Size, Tables, minutes, sizes
 from exhume.studies.claims import Claim, Needs, Row
 from exhume.studies.plots import Cloud, Histogram, Plot
 from exhume.studies.run import Reading

@@ -14,14 +14,12 @@ from exhume.studies.balle2022.common import (
     PAPER,
     SMOKE,
     curves,
-    minutes,
     mse,
     oracle,
     setting,
-    sizes,
     success,
 )
-from exhume.studies.base import Part, Size, Tables
+from exhume.studies.base import Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Claim, Row
 from exhume.studies.plots import Line, Lines, Plot
 from exhume.studies.run import Reading

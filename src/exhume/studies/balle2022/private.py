@@ -16,12 +16,10 @@ from exhume.studies.balle2022.common import (
     SLOW,
     curves,
     failure,
-    minutes,
     setting,
-    sizes,
     success,
 )
-from exhume.studies.base import Part, Picture, Size, Tables
+from exhume.studies.base import Part, Picture, Size, Tables, minutes, sizes
 from exhume.studies.claims import Claim, Needs, Row
 from exhume.studies.plots import Line, Lines, Plot
 from exhume.studies.run import Reading

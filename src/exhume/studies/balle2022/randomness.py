@@ -12,15 +12,13 @@ from exhume.studies.balle2022.common import (
     PAPER,
     SLOW,
     failure,
-    minutes,
     mse,
     oracle,
     setting,
-    sizes,
     success,
 )
 from exhume.studies.balle2022.released import worse
-from exhume.studies.base import Embedding, Part, Size, Tables
+from exhume.studies.base import Embedding, Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Claim, Needs, Row
 from exhume.studies.plots import Line, Lines, Plot
 from exhume.studies.run import Reading

@@ -15,13 +15,11 @@ from exhume.studies.balle2022.common import (
     SMOKE,
     curves,
     inverted,
-    minutes,
     mse,
     setting,
-    sizes,
     success,
 )
-from exhume.studies.base import Part, Size, Tables
+from exhume.studies.base import Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Claim, Row
 from exhume.studies.plots import Histogram
 from exhume.studies.run import Reading

@@ -13,13 +13,11 @@ from exhume.studies.balle2022.common import (
     MNIST,
     PAPER,
     SMOKE,
-    minutes,
     setting,
-    sizes,
     success,
 )
 from exhume.studies.balle2022.released import worse
-from exhume.studies.base import Part, Picture, Size, Tables
+from exhume.studies.base import Part, Picture, Size, Tables, minutes, sizes
 from exhume.studies.claims import Claim, Row
 from exhume.studies.plots import Cloud, Histogram
 from exhume.studies.run import Reading
