@@ -91,7 +91,7 @@ AUTHENTICITY = Part(
     sizes=sizes(
         replace(DECORECO, shadow_targets=8000, authenticity=10),
         replace(
-            _SMALL, kkt_steps=1000, restarts=2, excess=2, releases=8, authenticity=8, draws=1000
+            _SMALL, kkt_steps=1000, restarts=2, excess=2, releases=12, authenticity=8, draws=1000
         ),
         replace(
             _SMALL,
