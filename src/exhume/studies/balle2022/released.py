@@ -120,7 +120,7 @@ FIXED_SIZE = Part(
     title="how many records are known",
     sizes=sizes(
         replace(MNIST, values=(100, 1000, 10_000)),
-        replace(LAPTOP, values=(100, 300, 1000)),
+        replace(LAPTOP, shadow_targets=500, targets=16, values=(100, 300, 1000)),
         replace(SMOKE, values=(30, 60)),
     ),
     minutes=minutes("3 days", "5 min"),
@@ -156,7 +156,7 @@ EPOCHS = Part(
     title="how long the released model is trained",
     sizes=sizes(
         replace(CIFAR, values=(50, 100, 150, 200, 250, 300)),
-        replace(LAPTOP, values=(20, 100, 250, 500)),
+        replace(LAPTOP, shadow_targets=500, targets=24, values=(20, 100, 250)),
         replace(SMOKE, values=(5, 60)),
     ),
     minutes=minutes("a year", "5 min"),
