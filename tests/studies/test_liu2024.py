@@ -16,7 +16,7 @@ DIRECTION = {
     "bounds": [
         *("attack: hidden units m from 1568 to 6272", "attack: values d from 49 to 196"),
         *("attack: clipping", "attack: noise .3", "attack: records B from 1 to 4"),
-        "attack: share sent 1 − p, dropout from 1 to 0.25",
+        "attack: share sent (dropout) from 1 to 0.25",
         *("attack: dropout of .75, ignored", "attack: pruning 0.9"),
         *("floor: noise σ from 0.001 to 0.01", "floor: hidden units m from 1568 to 6272"),
         *("floor: values d from 49 to 196", "floor: pruning 0.9"),

@@ -136,7 +136,7 @@ def _upper(size: GradientSize) -> list[_Curve]:
         _Curve(_ATTACK, "hidden units m", "m^−1/2", -0.5, scaled["m"]),
         _Curve(_ATTACK, "values d", "d^1/2", 0.5, scaled["d"], tolerance=0.15),
         _Curve(_ATTACK, "records B", "B at most", 1.0, scaled["B"], at_most=True),
-        _Curve(_ATTACK, "share sent 1 − p, dropout", "(1 − p)^−1/2", -0.5, kept, tolerance=0.2),
+        _Curve(_ATTACK, "share sent (dropout)", "(1 − p)^−1/2", -0.5, kept, tolerance=0.2),
         _Curve(_ATTACK, "noise σ₀", "B + σ₀ at most", 1.0, noisy, at_most=True),
     ]
 
@@ -162,7 +162,7 @@ def _lower(size: GradientSize) -> list[_Curve]:
         cut = tuple((c, two_layer(size, f"σ, C = {c:g}", 1, _clip(c), noise)) for c in norms)
         law = "(1 − p)^1/2, scaled up"
         curves += [
-            _Curve(_FLOOR, "share sent 1 − p, dropout", law, 0.5, ((1.0, none), *dropped)),
+            _Curve(_FLOOR, "share sent (dropout)", law, 0.5, ((1.0, none), *dropped)),
             _Curve(_FLOOR, "clipping norm C", "1/C", -1.0, cut, tolerance=0.01),
         ]
     return curves
