@@ -14,11 +14,17 @@ import pytest
 from tests.docs.pages import Command, blocks, commands
 
 from exhume.audit import Serial, Summary, make_plan, run
-from exhume.audit.verdicts import brief
+from exhume.audit.verdicts import ALLOWED, brief
 from exhume.cli.audit import _cells, example_text
 from exhume.config import Config, parse
 
 PAGES = ("README.md", "docs/tour.md")
+WEIGHTS_ALONE = "weights alone"
+"""Its private network takes 3,000 steps with momentum in float32, over ReLUs: the last bit of its
+start decides where it ends, and every processor rounds otherwise. So its row is that of another
+network on another machine. Two machines and starts 1e-7 apart gave 31–38 %, 63–66 candidates, 5 of
+them called real and 7–32 invented; weights moved by 1e-7 after the training gave the same row.
+Compared is what holds for all of these."""
 
 
 def _config() -> Config:
@@ -69,6 +75,12 @@ def _per_cent(cell: str) -> int:
     return int(cell.partition("%")[0])
 
 
+def _likely(cell: str, rate: int) -> bool:
+    """Whether a rate lies in the interval of such a cell."""
+    _, low, high = map(int, re.findall(r"\d+", cell))
+    return low <= rate <= high
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_names_every_setting(page):
     names = [row[0] for row in _rows(page)[1:]]
@@ -85,6 +97,10 @@ def test_numbers_are_those_of_a_run():
     for name, cells in _measured().items():
         setting, attack, reached, blind, ceiling = shown[name]
         assert (setting, attack, blind, ceiling) == (cells[0], cells[1], cells[3], cells[4])
+        if name == WEIGHTS_ALONE:
+            assert _likely(reached, _per_cent(cells[2])), cells
+            assert _likely(cells[2], _per_cent(reached)), cells
+            continue
         # The same to the bit on one machine; another's rounding may decide a close call otherwise.
         assert abs(_per_cent(reached) - _per_cent(cells[2])) <= 2, name
 
@@ -94,9 +110,16 @@ def test_says_what_is_real_of_what_weights_alone_gave_away():
     (facts,) = [facts for facts in _summary().settings if "authenticity" in facts]
     said = f"{facts['name']}: {brief(facts['authenticity'])}"
     assert re.sub(r"\d+", "…", shown) == re.sub(r"\d+", "…", said)
-    # As above: close calls may end otherwise elsewhere.
-    pairs = zip(re.findall(r"\d+", shown), re.findall(r"\d+", said), strict=True)
-    assert all(abs(int(a) - int(b)) <= 2 for a, b in pairs), said
+    assert facts["name"] == WEIGHTS_ALONE
+    there, here = (tuple(map(int, re.findall(r"\d+", line))) for line in (shown, said))
+    assert abs(here[0] - there[0]) <= 2, said
+    assert here[1] == pytest.approx(there[1], rel=0.1), said
+    real = sum(candidate["real"] for candidate in facts["authenticity"]["candidates"])
+    # How many are called invented hangs on one order statistic of a few networks' real pictures;
+    # that hardly any real one is among them is what the judge promises.
+    for called, _, right, invented, rightly in (there, here):
+        assert called - right <= 1, (shown, said)
+        assert 0 <= invented - rightly <= max(1, round(ALLOWED * real)) < rightly, (shown, said)
 
 
 def test_says_where_the_report_is():
