@@ -83,7 +83,14 @@ WIDTH = Part(
     title="how wide the released network is",
     sizes=sizes(
         replace(MNIST, values=(1, 10, 100)),
-        replace(LAPTOP, shadow_targets=500, targets=24, phi_epochs=20, values=(1, 10, 100)),
+        replace(
+            LAPTOP,
+            shadow_targets=500,
+            targets=16,
+            phi_epochs=20,
+            retries=0,
+            values=(1, 10, 100),
+        ),
         replace(SMOKE, values=(2, 10)),
     ),
     minutes=minutes("8 days", "6 min"),
