@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from exhume.studies.base import Part, Size, Tables
+from exhume.studies.base import Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Row
 from exhume.studies.liu2024.common import (
     LAPTOP,
@@ -16,8 +16,6 @@ from exhume.studies.liu2024.common import (
     batches,
     gradient,
     matching,
-    minutes,
-    sizes,
     versus,
 )
 from exhume.studies.plots import Plane, Plot

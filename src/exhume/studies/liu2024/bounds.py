@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from exhume.studies.base import Part, Size, Tables
+from exhume.studies.base import Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Claim, Row
-from exhume.studies.liu2024.common import PAPER, GradientSize, minutes, sizes
+from exhume.studies.liu2024.common import PAPER, GradientSize
 from exhume.studies.liu2024.two_layer import TWO_LAYER, two_layer, values
 from exhume.studies.plots import Line, Lines, Plot
 from exhume.studies.run import Reading

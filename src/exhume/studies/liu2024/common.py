@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exhume.studies.base import Scale, Size, Tables
+from exhume.studies.base import Size, Tables
 from exhume.studies.claims import Claim, Row
 from exhume.studies.run import Reading
 
@@ -83,16 +82,6 @@ SMOKE = GradientSize(
     columns=5,
     values=(2,),
 )
-
-
-def sizes(paper: Size, laptop: Size, smoke: Size) -> Mapping[Scale, Size]:
-    """Return the three sizes by scale."""
-    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
-
-
-def minutes(paper: str, laptop: str, smoke: str = "under 1 min") -> Mapping[Scale, str]:
-    """Return the expected times on two cores by scale."""
-    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
 
 
 def gradient(size: Size, name: str, batch: int, **others: Any) -> Tables:

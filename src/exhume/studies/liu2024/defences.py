@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exhume.studies.base import Part, Picture, Size, Tables
+from exhume.studies.base import Part, Picture, Size, Tables, minutes, sizes
 from exhume.studies.claims import Row
 from exhume.studies.liu2024.common import (
     CONVNET,
@@ -17,8 +17,6 @@ from exhume.studies.liu2024.common import (
     gradient,
     inversion,
     matching,
-    minutes,
-    sizes,
     versus,
 )
 from exhume.studies.liu2024.published import (

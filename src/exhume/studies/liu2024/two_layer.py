@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from exhume.studies.base import Part, Size, Tables
+from exhume.studies.base import Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Row
 from exhume.studies.liu2024.common import (
     PAPER,
     GradientSize,
     batches,
     data,
-    minutes,
-    sizes,
     versus,
 )
 from exhume.studies.plots import Line, Lines, Plot
