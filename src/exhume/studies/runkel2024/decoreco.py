@@ -102,7 +102,7 @@ DECORECO = Part(
     reference="section 4.4, Figures 5–9",
     title="the same starts of the KKT search",
     sizes=sizes(FULL, replace(LAPTOP, releases=6), SMOKE),
-    minutes=minutes("days", "5 min"),
+    minutes=minutes("days", "4 min"),
     settings=_settings,
     rows=_rows,
     attacks=("kkt",),

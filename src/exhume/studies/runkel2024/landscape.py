@@ -30,6 +30,7 @@ _SETS = {
     "shadow": "image of the partition",
     "noise": "noise image",
 }
+_CURVES = {"training": "to training image", "shadow": "to partition", "noise": "to noise"}
 
 
 def _name(kind: str, first: float, second: float) -> str:
@@ -109,11 +110,11 @@ def _plots(size: Size) -> Sequence[Plot]:
 
 
 def _heat(kind: str, size: Size) -> HeatMaps:
+    shares = tuple(f"{share:g}" for share in size.values)
     maps = tuple(
         HeatMap(
             f"nearest {words}",
-            tuple(f"λ₂ = {second:g}" for second in size.values),
-            tuple(f"λ₁ = {first:g}" for first in size.values),
+            *(shares, shares),
             tuple(
                 tuple(_distance(kind, first, second, what) for first in size.values)
                 for second in size.values
@@ -121,7 +122,10 @@ def _heat(kind: str, size: Size) -> HeatMaps:
         )
         for what, words in _SETS.items()
     )
-    caption = f"Figure 10, {kind}: mean distance of what came out to the nearest image of each set"
+    caption = (
+        f"Figure 10, {kind}: mean distance of what came out to the nearest image of each set; λ₁ "
+        "from left to right, λ₂ from top to bottom"
+    )
     return HeatMaps(f"figure-10-{kind}", caption, maps)
 
 
@@ -135,7 +139,7 @@ def _curves(size: Size) -> list[Lines]:
         for name, (axis, words, other) in across.items():
             lines = tuple(
                 Line(
-                    f"to the nearest {_SETS[what]}",
+                    _CURVES[what],
                     tuple(
                         (share, _distance(kind, *_mixed(axis, share, high), what))
                         for share in size.values
@@ -160,7 +164,7 @@ LANDSCAPE = Part(
     reference="section 4.5, Figures 10–12",
     title="mixtures of the three starts",
     sizes=sizes(DECORECO, replace(LAPTOP, releases=4), replace(SMOKE, steps=15, kkt_steps=30)),
-    minutes=minutes("years", "12 min"),
+    minutes=minutes("years", "10 min"),
     settings=_settings,
     rows=_rows,
     plots=_plots,
