@@ -37,6 +37,8 @@ LAPTOP = Size(
 )
 LAPTOP_MANY = replace(LAPTOP, shadow_targets=8000, targets=64, phi_width=1000)
 """As many shadow models as φ needs to beat the oracle; the parts that have it share them."""
+LAPTOP_QUICK = replace(LAPTOP, shadow_targets=500, targets=16, retries=1)
+"""For parts that go through many settings."""
 LAPTOP_CIFAR = replace(
     LAPTOP,
     data="cifar-10",

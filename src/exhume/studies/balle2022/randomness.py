@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from exhume.studies.balle2022.common import (
-    LAPTOP,
     LEARNED,
     MNIST,
     PAPER,
@@ -82,9 +81,8 @@ INIT = Part(
     sizes=sizes(
         replace(MNIST, values=(0.01, 0.2), membership=1000),
         replace(
-            LAPTOP,
+            LAPTOP_QUICK,
             shadow_targets=200,
-            targets=16,
             epochs=50,
             values=(0.01, 0.2),
             membership=16,
@@ -186,7 +184,7 @@ def _embedded(size: Size) -> Embedding:
 
 _MINIBATCH = {
     "paper": replace(MNIST, values=(64, 256, 1024)),
-    "laptop": replace(LAPTOP, shadow_targets=120, targets=16, epochs=10, values=(32, 128)),
+    "laptop": replace(LAPTOP_QUICK, shadow_targets=120, epochs=10, values=(32, 128)),
     "smoke": replace(SLOW, values=(16,)),
 }
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from exhume.studies.balle2022.common import (
     CIFAR,
-    LAPTOP,
     LAPTOP_CIFAR,
     MNIST,
     PAPER,
@@ -83,14 +82,7 @@ WIDTH = Part(
     title="how wide the released network is",
     sizes=sizes(
         replace(MNIST, values=(1, 10, 100)),
-        replace(
-            LAPTOP,
-            shadow_targets=500,
-            targets=16,
-            phi_epochs=20,
-            retries=0,
-            values=(1, 10, 100),
-        ),
+        replace(LAPTOP_QUICK, phi_epochs=20, retries=0, values=(1, 10, 100)),
         replace(SMOKE, values=(2, 10)),
     ),
     minutes=minutes("8 days", "6 min"),
@@ -127,7 +119,7 @@ FIXED_SIZE = Part(
     title="how many records are known",
     sizes=sizes(
         replace(MNIST, values=(100, 1000, 10_000)),
-        replace(LAPTOP, shadow_targets=500, targets=16, values=(100, 300, 1000)),
+        replace(LAPTOP_QUICK, values=(100, 300, 1000)),
         replace(SMOKE, values=(30, 60)),
     ),
     minutes=minutes("3 days", "5 min"),
@@ -163,7 +155,7 @@ EPOCHS = Part(
     title="how long the released model is trained",
     sizes=sizes(
         replace(CIFAR, values=(50, 100, 150, 200, 250, 300)),
-        replace(LAPTOP, shadow_targets=500, targets=24, values=(20, 100, 250)),
+        replace(LAPTOP_QUICK, values=(20, 100, 250)),
         replace(SMOKE, values=(5, 60)),
     ),
     minutes=minutes("a year", "5 min"),
@@ -229,7 +221,7 @@ OPTIMISERS = Part(
     title="optimisers, epochs and overfitting",
     sizes=sizes(
         replace(CIFAR, values=(100, 250, 500)),
-        replace(LAPTOP_CIFAR, shadow_targets=200, values=(40, 100)),
+        replace(LAPTOP_CIFAR, shadow_targets=200, targets=16, retries=1, values=(40, 100)),
         replace(SMOKE, shadow_targets=200, targets=8, values=(20,)),
     ),
     minutes=minutes("a year", "8 min"),
@@ -277,7 +269,9 @@ BLACK_BOX = Part(
     reference="section VI-C",
     title="answers instead of weights",
     sizes=sizes(
-        replace(MNIST, values=(200,)), replace(LAPTOP, values=(200,)), replace(SMOKE, values=(100,))
+        replace(MNIST, values=(200,)),
+        replace(LAPTOP_QUICK, values=(200,)),
+        replace(SMOKE, values=(100,)),
     ),
     minutes=minutes("4 days", "5 min"),
     settings=_black_box,
