@@ -118,7 +118,9 @@ FACTORS_CIFAR = Part(
     title="what helps and what hinders on CIFAR-10",
     sizes=sizes(
         replace(CIFAR, other_data="cifar-100", values=(200, 50_000)),
-        replace(LAPTOP_CIFAR, shadow_targets=200, targets=16, phi_epochs=4, values=(200, 400)),
+        replace(
+            LAPTOP_CIFAR, shadow_targets=200, targets=12, phi_epochs=4, retries=0, values=(200, 400)
+        ),
         replace(SMOKE, shadow_targets=150, targets=6, learning_rate=0.05, values=(100, 80)),
     ),
     minutes=minutes("a year", "10 min"),

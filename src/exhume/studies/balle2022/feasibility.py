@@ -10,6 +10,7 @@ from exhume.studies.balle2022.common import (
     LAPTOP,
     LAPTOP_CIFAR,
     LAPTOP_MANY,
+    LAPTOP_QUICK,
     LEARNED,
     MNIST,
     PAPER,

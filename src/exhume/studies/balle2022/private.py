@@ -123,7 +123,12 @@ DP_CIFAR = Part(
     sizes=sizes(
         replace(CIFAR, values=_EPSILONS),
         replace(
-            LAPTOP_CIFAR, shadow_targets=150, targets=16, phi_epochs=4, values=(1, 100, 10_000)
+            LAPTOP_CIFAR,
+            shadow_targets=120,
+            targets=16,
+            phi_epochs=4,
+            retries=1,
+            values=(1, 100, 10_000),
         ),
         replace(SLOW, values=(10,), epochs=10, learning_rate=0.05),
     ),

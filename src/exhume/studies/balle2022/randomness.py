@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from exhume.studies.balle2022.common import (
+    LAPTOP_QUICK,
     LEARNED,
     MNIST,
     PAPER,

@@ -9,6 +9,7 @@ from itertools import pairwise
 from exhume.studies.balle2022.common import (
     CIFAR,
     LAPTOP_CIFAR,
+    LAPTOP_QUICK,
     MNIST,
     PAPER,
     SMOKE,

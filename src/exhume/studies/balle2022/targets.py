@@ -9,6 +9,7 @@ from exhume.studies.balle2022.common import (
     CIFAR,
     LAPTOP,
     LAPTOP_CIFAR,
+    LAPTOP_QUICK,
     LEARNED,
     MNIST,
     PAPER,
