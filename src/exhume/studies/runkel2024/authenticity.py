@@ -105,7 +105,7 @@ AUTHENTICITY = Part(
             shadow_targets=100,
         ),
     ),
-    minutes=minutes("months", "14 min"),
+    minutes=minutes("months", "6 min"),
     settings=_settings,
     rows=_rows,
     plots=_plots,
