@@ -159,3 +159,19 @@ def test_figures_as_papers_print_them():
 def test_a_law_says_how_many_times_as_large(times, kind):
     run = made(a={"oracle": 0.1, "reconstructor": 0.31})
     assert Claim(MSE, "about", ORACLE, factor=1.1, times=times).judge(run).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kind"),
+    [
+        (0.2, 0.45, Kind.CONFIRMED),
+        (0.3, 0.8, Kind.NOT_TESTABLE),
+        (0.6, 0.9, Kind.NOT_CONFIRMED),
+    ],
+)
+def test_an_area_is_judged_by_the_interval_beside_it(low, high, kind):
+    run = made(a={"oracle": 0.1})
+    curve = {"area": (low + high) / 2, "low": low, "high": high}
+    run.summary["settings"][0]["authenticity"] = {"measured": curve}
+    claim = Claim(Reading("authenticity.measured.area", "a"), "below", 0.5, attacks=("",))
+    assert claim.judge(run).kind is kind

@@ -142,16 +142,15 @@ class Claim:
             return there
         left = run.sample(self.left, attack)
         if left is None:
-            return self._of_correlation(run, attack, weights) or there
+            return self._of_interval(run, attack, weights) or there
         right = run.sample(self.right, attack) if isinstance(self.right, Reading) else None
         # A figure that is no statistic of targets is taken as it is.
         one = difference(left, right or figures[1], -weights[1] / weights[0])
         ends = sorted((weights[0] * one.low, weights[0] * one.high))
         return Interval(*ends)
 
-    def _of_correlation(
-        self, run: Run, attack: str, weights: tuple[float, float]
-    ) -> Interval | None:
+    def _of_interval(self, run: Run, attack: str, weights: tuple[float, float]) -> Interval | None:
+        """Return the same where the left side has an interval of its own, and the right none."""
         one = run.interval(self.left, attack)
         if one is None or not isinstance(self.right, float):
             return None

@@ -96,11 +96,21 @@ class Run:
         if sample is not None:
             return own_interval(sample)
         value = self.read(reading, attack)
-        if "~" not in reading.quantity or value is None:
+        if value is None:
+            return None
+        if reading.quantity.endswith(".area"):
+            return self._of_area(reading)
+        if "~" not in reading.quantity:
             return None
         metric = reading.quantity.partition("~")[0]
         scores = self.scores.get(reading.setting, {}).get(reading.attack or attack, {})
         return of_correlation(value, sum(v is not None for v in scores.get(metric, ())))
+
+    def _of_area(self, reading: Reading) -> Interval | None:
+        """Return the interval that was stored beside an area under a ROC curve."""
+        table = reading.quantity.removesuffix("area")
+        ends = [self.read(Reading(f"{table}{end}", reading.setting)) for end in ("low", "high")]
+        return None if ends[0] is None or ends[1] is None else Interval(ends[0], ends[1])
 
     def settings(self) -> list[str]:
         """Return the names of the settings that were run."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from exhume.studies.base import Scale, Size, Tables
+from exhume.studies.base import Size, Tables
 from exhume.studies.claims import Claim, Row
 from exhume.studies.run import Reading
 
@@ -121,16 +121,6 @@ def kkt(size: Size, name: str, start: Tables, *, within_span: bool = False) -> T
     }
     network = hidden(size, layers=2)
     return alone(size, name, network, start, attacks=["kkt"], options={"kkt": options})
-
-
-def sizes(paper: Size, laptop: Size, smoke: Size) -> Mapping[Scale, Size]:
-    """Return the three sizes by scale."""
-    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
-
-
-def minutes(paper: str, laptop: str, smoke: str = "under 1 min") -> Mapping[Scale, str]:
-    """Return the expected times on two cores by scale."""
-    return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
 
 
 def distance(name: str, what: str, attack: str | None = None) -> Reading:

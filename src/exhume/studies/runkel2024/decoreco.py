@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exhume.studies.base import Part, Picture, Size, Tables
+from exhume.studies.base import Part, Picture, Size, Tables, minutes, sizes
 from exhume.studies.claims import Row
 from exhume.studies.run import Reading
 from exhume.studies.runkel2024.common import (
@@ -18,9 +18,7 @@ from exhume.studies.runkel2024.common import (
     STARTS,
     distance,
     kkt,
-    minutes,
     nearer,
-    sizes,
     versus,
 )
 
@@ -85,12 +83,6 @@ def _own_rows() -> list[Row]:
             f"{_WITHIN}partition start: distance to the nearest training image",
             *("not in the paper", distance(f"{_WITHIN}partition", "training"), "below"),
             *(distance("partition", "training"), "nearer than the search among all pixels"),
-            attack="kkt",
-        ),
-        versus(
-            f"{_WITHIN}tuned random start: correlation with the training images",
-            *("not in the paper", _read("ncc", f"{_WITHIN}tuned"), "above", _read("ncc", "tuned")),
-            "more than the search among all pixels",
             attack="kkt",
         ),
     ]

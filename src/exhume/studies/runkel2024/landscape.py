@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exhume.studies.base import Part, Size, Tables
+from exhume.studies.base import Part, Size, Tables, minutes, sizes
 from exhume.studies.claims import Row
 from exhume.studies.plots import HeatMap, HeatMaps, Line, Lines, Plot
 from exhume.studies.run import Reading
@@ -18,9 +18,7 @@ from exhume.studies.runkel2024.common import (
     bilevel,
     distance,
     kkt,
-    minutes,
     nearer,
-    sizes,
     versus,
 )
 
