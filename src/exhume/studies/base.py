@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from exhume.errors import InputError
 from exhume.studies.claims import Row
 from exhume.studies.plots import Plot
-from exhume.studies.run import Reading
 
 if TYPE_CHECKING:
     from exhume.config import Config
@@ -115,16 +114,6 @@ class Embedding:
     count: int
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A heat map of a paper as a table: ``cells`` hold a reading a row and column."""
-
-    caption: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: tuple[tuple[Reading, ...], ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One table or figure of a paper.
@@ -148,7 +137,6 @@ class Part:
     influence: bool = False
     note: str = ""
     pictures: tuple[Picture, ...] = field(default=())
-    charts: Callable[[Size], Sequence[Chart]] | None = None
     plots: Callable[[Size], Sequence[Plot]] = lambda size: ()
     embedding: Callable[[Size], Embedding] | None = None
 

@@ -65,7 +65,7 @@ def painted(plot: Plot, run: Run) -> str | None:
             paint = _receiver(plot, run)
         case HeatMaps():
             rows = len(plot.maps[0].rows)
-            size = (2.6 * len(plot.maps) + 0.3, 0.34 * rows + 1.0)
+            size = (2.6 * len(plot.maps) + 0.3, 0.34 * rows + 1.2)
             paint = _heat_maps(plot, run)
     return None if paint is None else svg(paint, size=size, background="white")
 
@@ -273,11 +273,13 @@ def _heat_maps(plot: HeatMaps, run: Run) -> Callable[[Any], None] | None:
             axes.set_yticks(range(len(one.rows)), one.rows)
             axes.grid(visible=False)
             axes.set_title(one.title, fontsize=8.5)
+            axes.set_xlabel(plot.across)
             for (row, column), value in np.ndenumerate(table):
                 ink = "white" if value > 0.6 * high else INK
                 text = "–" if math.isnan(value) else shown(float(value))
                 axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink)
-        figure.subplots_adjust(left=0.09, right=0.985, bottom=0.13, top=0.86, wspace=0.32)
+        panels[0].set_ylabel(plot.down)
+        figure.subplots_adjust(left=0.09, right=0.985, bottom=0.2, top=0.88, wspace=0.32)
 
     return paint
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from exhume.studies.base import Chart, Part, Scale, Size
+from exhume.studies.base import Part, Scale, Size
 from exhume.studies.catalogue import papers, parts
 from exhume.studies.claims import Kind, Row, Verdict, judged
 from exhume.studies.drawing import figure_file
@@ -94,8 +94,6 @@ def _section(part: Part, run: Run, results: Path) -> str:
         f"```\n{run.command()}\n```",
         _table(part, run),
     ]
-    if part.charts is not None:
-        blocks += [_chart(chart, run) for chart in part.charts(size_of(part, run))]
     for caption, path in [*_plots(part, run, results), *_pictures(part, run, results)]:
         blocks.append(f"![{caption}](figures/{path})\n\n*{caption}*")
     return "\n\n".join(blocks)
@@ -125,16 +123,6 @@ def _reach(row: Row, run: Run, attack: str) -> str:
     """Return how far a figure may be off, with 95 % confidence."""
     reach = run.interval(row.measured, attack)
     return "" if reach is None or not 0 < reach.half < math.inf else f" ± {shown(reach.half)}"
-
-
-def _chart(chart: Chart, run: Run) -> str:
-    """Return a heat map as a table."""
-    lines = [f"| | {' | '.join(chart.columns)} |", "|---" * (len(chart.columns) + 1) + "|"]
-    for name, cells in zip(chart.rows, chart.cells, strict=True):
-        found = [run.read(cell) for cell in cells]
-        texts = ["–" if value is None else shown(value) for value in found]
-        lines.append(f"| {name} | {' | '.join(texts)} |")
-    return f"{chart.caption}:\n\n" + "\n".join(lines)
 
 
 def _others(part: Part, row: Row, run: Run) -> str:

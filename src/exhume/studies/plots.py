@@ -77,6 +77,8 @@ class HeatMaps:
     name: str
     caption: str
     maps: tuple[HeatMap, ...]
+    across: str = ""
+    down: str = ""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def _heat(kind: str, size: Size) -> HeatMaps:
         f"Figure 10, {kind}: mean distance of what came out to the nearest image of each set; λ₁ "
         "from left to right, λ₂ from top to bottom"
     )
-    return HeatMaps(f"figure-10-{kind}", caption, maps)
+    return HeatMaps(f"figure-10-{kind}", caption, maps, across="λ₁", down="λ₂")
 
 
 def _curves(size: Size) -> list[Lines]:
