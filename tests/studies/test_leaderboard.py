@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from exhume.studies import Scale, find
+from exhume.studies.defended import counted, defences
 from exhume.studies.leaderboard import (
     _compare,
-    _count,
     _counted,
     _Entry,
     leaderboard,
     share_interval,
 )
-from exhume.studies.publish import published
 from exhume.studies.run import Run
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -49,8 +48,8 @@ class TestCounting:
     def test_what_an_attack_gave_up_on_is_not_rebuilt_and_what_it_cannot_take_not_counted(self):
         given_up = row("a", success=None, statuses={"NOT_CONVERGED": 5})
         refused = row("a", success=None, statuses={"REFUSED": 5})
-        assert _count(given_up) == (0, 5)
-        assert _count(refused) == (0, 0)
+        assert counted(given_up) == (0, 5)
+        assert counted(refused) == (0, 0)
 
     def test_attacks_are_compared_where_both_of_them_ran(self):
         entries = {name: _Entry() for name in "abc"}
@@ -85,8 +84,24 @@ class TestPage:
         assert all(heading[0].isupper() for heading in headings)
 
     def test_every_defended_setting_with_a_utility_is_on_it(self):
-        page = leaderboard(RESULTS)
-        run = published(RESULTS, "liu2024")["utility"]
-        trained = [f["name"] for f in run.summary["settings"] if f["defended"] and f["trainings"]]
-        assert trained
-        assert not [name for name in trained if f"liu2024 utility, {name} |" not in page]
+        part = find("liu2024", "utility")
+        size = part.size(Scale.SMOKE)
+        config = part.config(size, seed=0)
+        names = [table.name for table in config.setting]
+        facts = [trained(name, 0.5 if name == "B=2" else 0.4) for name in names]
+        summary = {
+            "settings": facts,
+            "rows": [row("liu", setting=name, error=0.04) for name in names],
+            "brackets": [{"setting": name, "ceiling": None} for name in names],
+        }
+        run = Run("liu2024", "utility", "smoke", size.plain(), 0, (), summary)
+        table = defences([(run, config)])
+        lines = [line for line in table.splitlines() if "liu2024 utility, " in line]
+        assert len(lines) == len(names) - 1 == 5
+        # 40 % of 50 %: four fifths are kept; an MSE of .04 is an RMSE of .2.
+        assert all("| 80% | 40% | 1.50 | liu | .200 |" in line for line in lines)
+
+
+def trained(name: str, accuracy: float) -> dict:
+    once = {"accuracy": accuracy, "training_loss": 1.5}
+    return {"name": name, "group": "B=2", "defence": "", "utility": None, "trainings": [once, once]}

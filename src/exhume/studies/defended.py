@@ -119,8 +119,15 @@ def _attacked(run: Run, setting: str) -> tuple[str, str, str, str]:
         return "–", "–", "–", limit
     best = min(errors, key=lambda attack: errors[attack])
     row = next(row for row in rows if row["attack"] == best)
-    done = "0%" if row["success"] is None else f"{row['success']['rate']:.0%}"
+    successes, trials = counted(row)
+    done = f"{successes / trials:.0%}" if trials else "–"
     return best, _shown_error(run, setting, best, errors[best]), done, limit
+
+
+def counted(row: Mapping[str, Any]) -> tuple[int, int]:
+    """Return successes and trials; where an attack gave up is a failure, where it can't run not."""
+    successes = 0 if row["success"] is None else int(row["success"]["successes"])
+    return successes, int(row["trials"]) - int(row["statuses"].get("REFUSED", 0))
 
 
 def _error(row: Mapping[str, Any]) -> float | None:

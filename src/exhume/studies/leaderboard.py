@@ -13,7 +13,7 @@ import numpy as np
 
 from exhume.studies.base import Scale
 from exhume.studies.catalogue import find, papers
-from exhume.studies.defended import defences
+from exhume.studies.defended import counted, defences
 from exhume.studies.intervals import Interval
 from exhume.studies.publish import published
 from exhume.studies.run import Run, shown
@@ -58,7 +58,7 @@ class _Entry:
     compared: int = 0
 
     def add(self, row: Mapping[str, Any], steps: int | None) -> None:
-        self.counts.append(_count(row))
+        self.counts.append(counted(row))
         self.seconds += float(row["seconds"])
         metric = row["metrics"].get("mse") or row["metrics"].get("rmse")
         if metric is not None:
@@ -144,7 +144,7 @@ def _counted(run: Run, config: Config) -> Iterator[tuple[SettingTable, list[Mapp
         rows = [
             row
             for row in run.summary["rows"]
-            if row["setting"] == table.name and _count(row)[1] and row["attack"] not in reduced
+            if row["setting"] == table.name and counted(row)[1] and row["attack"] not in reduced
         ]
         if rows:
             yield table, rows
@@ -152,12 +152,6 @@ def _counted(run: Run, config: Config) -> Iterator[tuple[SettingTable, list[Mapp
 
 def _off(options: Mapping[str, Any], switch: str) -> bool:
     return options.get(switch) is False
-
-
-def _count(row: Mapping[str, Any]) -> tuple[int, int]:
-    """Return successes and trials; where an attack gave up is a failure, where it can't run not."""
-    successes = 0 if row["success"] is None else int(row["success"]["successes"])
-    return successes, int(row["trials"]) - int(row["statuses"].get("REFUSED", 0))
 
 
 def _attacks(declared: Sequence[tuple[Run, Config]]) -> list[str]:
