@@ -123,7 +123,7 @@ FACTORS_CIFAR = Part(
         ),
         replace(SMOKE, shadow_targets=150, targets=6, learning_rate=0.05, values=(100, 80)),
     ),
-    minutes=minutes("a year", "10 min"),
+    minutes=minutes("a year", "8 min"),
     settings=_factors,
     rows=_factor_rows,
     note=(

@@ -135,7 +135,7 @@ ORACLE = Part(
     sizes=sizes(
         _FULL, replace(_FULL, targets=200, values=(16_000,)), replace(SMOKE, epochs=1, targets=40)
     ),
-    minutes=minutes("5 min", "1 min"),
+    minutes=minutes("5 min", "3 min"),
     settings=_oracle,
     rows=_oracle_rows,
     attacks=(),
@@ -209,7 +209,7 @@ METRICS = Part(
             SMOKE, data="fashion-mnist-small", learning_rate=0.05, shadow_targets=300, targets=24
         ),
     ),
-    minutes=minutes("67 days", "3 min"),
+    minutes=minutes("67 days", "2 min"),
     settings=_metrics,
     rows=_metric_rows,
     plots=_metric_plots,
@@ -247,7 +247,7 @@ SEEDS = Part(
         replace(LAPTOP_QUICK, values=(0, 1, 2)),
         replace(SMOKE, values=(0, 1)),
     ),
-    minutes=minutes("20 days", "4 min"),
+    minutes=minutes("20 days", "2 min"),
     settings=_seeds,
     rows=_seed_rows,
     plots=lambda size: [

@@ -148,7 +148,7 @@ TRANSFER = Part(
         replace(LAPTOP, values=(16, 64, 256, 1000)),
         replace(SMOKE, values=(64, 1000)),
     ),
-    minutes=minutes("3 days", "3 min"),
+    minutes=minutes("3 days", "2 min"),
     settings=_transfer,
     rows=_transfer_rows,
     plots=_transfer_plots,

@@ -98,7 +98,7 @@ DP = Part(
     reference="section VI-D, Figures 9 and 10",
     title="training with differential privacy",
     sizes=sizes(_DP["paper"], _DP["laptop"], _DP["smoke"]),
-    minutes=minutes("60 days", "6 min"),
+    minutes=minutes("60 days", "3 min"),
     settings=_private,
     rows=_private_rows,
     plots=_private_plots,
@@ -190,7 +190,7 @@ RERO = Part(
         replace(_DP["laptop"], values=(1, 10, 100)),
         replace(_DP["smoke"], values=(1,)),
     ),
-    minutes=minutes("60 days", "4 min"),
+    minutes=minutes("60 days", "1 min"),
     settings=lambda size: _private(size)[1:],
     rows=_rero_rows,
     plots=lambda size: [

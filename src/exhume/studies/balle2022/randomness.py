@@ -90,7 +90,7 @@ INIT = Part(
         ),
         replace(SLOW, epochs=20, momentum=0.0, values=(0.2,), membership=12),
     ),
-    minutes=minutes("20 days", "8 min"),
+    minutes=minutes("20 days", "4 min"),
     settings=_init,
     rows=_init_rows,
     note=(
@@ -195,7 +195,7 @@ MINIBATCH = Part(
     reference="section VI-B d, Figures 7, 8 and 23",
     title="mini-batches, in a known order or not",
     sizes=sizes(_MINIBATCH["paper"], _MINIBATCH["laptop"], _MINIBATCH["smoke"]),
-    minutes=minutes("60 days", "8 min"),
+    minutes=minutes("60 days", "3 min"),
     settings=_batches,
     rows=_batch_rows,
     plots=_batch_plots,

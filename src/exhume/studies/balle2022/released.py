@@ -86,7 +86,7 @@ WIDTH = Part(
         replace(LAPTOP_QUICK, phi_epochs=20, retries=0, values=(1, 10, 100)),
         replace(SMOKE, values=(2, 10)),
     ),
-    minutes=minutes("8 days", "6 min"),
+    minutes=minutes("8 days", "4 min"),
     settings=_width,
     rows=_width_rows,
     plots=lambda size: [
@@ -123,7 +123,7 @@ FIXED_SIZE = Part(
         replace(LAPTOP_QUICK, values=(100, 300, 1000)),
         replace(SMOKE, values=(30, 60)),
     ),
-    minutes=minutes("3 days", "5 min"),
+    minutes=minutes("3 days", "2 min"),
     settings=_fixed,
     rows=_fixed_rows,
     plots=lambda size: [
@@ -159,7 +159,7 @@ EPOCHS = Part(
         replace(LAPTOP_QUICK, values=(20, 100, 250)),
         replace(SMOKE, values=(5, 60)),
     ),
-    minutes=minutes("a year", "5 min"),
+    minutes=minutes("a year", "2 min"),
     settings=_epochs,
     rows=_epoch_rows,
     plots=lambda size: [
@@ -225,7 +225,7 @@ OPTIMISERS = Part(
         replace(LAPTOP_CIFAR, shadow_targets=200, targets=16, retries=1, values=(40, 100)),
         replace(SMOKE, shadow_targets=200, targets=8, values=(20,)),
     ),
-    minutes=minutes("a year", "8 min"),
+    minutes=minutes("a year", "3 min"),
     settings=_optimisers,
     rows=_optimiser_rows,
     note="Other fixed sets of the table: --set fixed_set=1000, 10000, 50000.",
@@ -274,7 +274,7 @@ BLACK_BOX = Part(
         replace(LAPTOP_QUICK, values=(200,)),
         replace(SMOKE, values=(100,)),
     ),
-    minutes=minutes("4 days", "5 min"),
+    minutes=minutes("4 days", "3 min"),
     settings=_black_box,
     rows=_black_box_rows,
 )
