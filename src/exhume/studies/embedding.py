@@ -34,7 +34,7 @@ def draw_embedding(part: Part, run: Run, path: Path) -> bool:
     with mpl.rc_context():
         mpl.rcdefaults()
         width = 2.2 * len(wanted.settings)
-        canvas = FigureCanvasAgg(Figure(figsize=(width, 2.4), layout="constrained"))
+        canvas = FigureCanvasAgg(Figure(figsize=(width, 2.7), layout="constrained"))
         panels = canvas.figure.subplots(1, len(wanted.settings), squeeze=False)[0]
         for axes, name in zip(panels, wanted.settings, strict=True):
             weights, labels = _released(plan, names.index(name), wanted, run.seed)
@@ -67,6 +67,6 @@ def _embedded(weights: FloatArray) -> FloatArray:
 def _paint(axes: Any, points: FloatArray, labels: Array, title: str) -> None:
     colours = np.searchsorted(np.unique(labels), labels)
     axes.scatter(points[:, 0], points[:, 1], c=colours, cmap="tab10", s=9, linewidths=0)
-    axes.set_title(title, fontsize=8)
+    axes.set_title(title.replace(", ", "\n"), fontsize=8)
     axes.set_xticks(())
     axes.set_yticks(())

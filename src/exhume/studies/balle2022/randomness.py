@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from exhume.studies.balle2022.common import (
     LAPTOP_QUICK,
-    LEARNED,
     MNIST,
     PAPER,
     SLOW,
@@ -158,7 +157,7 @@ def _batch_plots(size: Size) -> Sequence[Plot]:
                 tuple((b, mse(_batched(rate, momentum, b, known))) for b in size.values),
                 attack=attack,
             )
-            for attack, label in LEARNED
+            for attack, label in (("reconstructor", "φ"), ("ridge", "ridge"))
             for known in (True, False)
         ]
         nearest = tuple((b, oracle(_batched(rate, momentum, b, True))) for b in size.values)
