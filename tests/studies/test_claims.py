@@ -175,3 +175,15 @@ def test_an_area_is_judged_by_the_interval_beside_it(low, high, kind):
     run.summary["settings"][0]["authenticity"] = {"measured": curve}
     claim = Claim(Reading("authenticity.measured.area", "a"), "below", 0.5, attacks=("",))
     assert claim.judge(run).kind is kind
+
+
+@pytest.mark.parametrize(("elsewhere", "kind"), [(0.05, Kind.CONFIRMED), (0.2, Kind.NOT_TESTABLE)])
+def test_failing_says_nothing_of_an_attack_that_never_works(elsewhere, kind):
+    run = made(
+        a={"oracle": 0.1, "reconstructor": 0.2},
+        b={"oracle": 0.1, "reconstructor": elsewhere},
+    )
+    works = Claim(Reading("mse.mean", "b"), "below", Reading("oracle", "b"))
+    claim = Claim(MSE, "above", ORACLE, every=True, given=works)
+    assert claim.judge(run).kind is kind
+    assert claim.leans(run) is (kind is Kind.CONFIRMED)

@@ -82,9 +82,15 @@ class Claim:
     every: bool = False
     attacks: tuple[str, ...] = ("reconstructor", "ridge")
     needs: Needs | None = None
+    given: Claim | None = None
+    """What must be confirmed first, or this claim says nothing: that the attack works at all."""
 
     def judge(self, run: Run) -> Verdict:
         """Return the verdict on the claim from a run's figures."""
+        if self.given is not None and self.given.judge(run).kind is not Kind.CONFIRMED:
+            first = self.given.left.setting
+            reason = f"the attacks fail on “{first}” already: that they fail here says nothing"
+            return Verdict(Kind.NOT_TESTABLE, reason)
         found = {a: one for a in self.attacks if (one := self._judged(run, a)) is not None}
         if not found:
             return Verdict(Kind.NOT_TESTABLE, "not part of this run")
@@ -107,6 +113,8 @@ class Claim:
 
     def leans(self, run: Run) -> bool:
         """Tell whether the figures themselves are as claimed, however sure that is."""
+        if self.given is not None and not self.given.leans(run):
+            return False
         found = [one for a in self.attacks if (one := self._judged(run, a, sure=False)) is not None]
         return bool(found) and (all if self.every else any)(one.holds for one in found)
 

@@ -55,7 +55,8 @@ def _init_rows(size: Size) -> Sequence[Row]:
         known, unknown = _TABLE_III.get((rate, momentum), ("–", "–"))
         label = f"learning rate {rate:g}, momentum {momentum:g}"
         rows.append(success(f"{label}, initial parameters known", known, f"known {name}"))
-        rows.append(failure(f"{label}, random", unknown, f"random {name}"))
+        random = f"random {name}"
+        rows.append(failure(f"{label}, random", unknown, random, works_on=f"known {name}"))
     name = _init_cells(size)[-1][0]
     rows += [_membership("known", name, "above", 0.95, "separable", "tells the target apart")]
     rows += [
