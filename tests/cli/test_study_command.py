@@ -41,5 +41,5 @@ def test_runs_a_part_and_puts_it_on_the_pages(tmp_path):
     page = (results / "balle2022.md").read_text(encoding="utf-8")
     assert "exhume study balle2022 glm --scale smoke --set targets=3" in page
     assert "**confirmed**" in page
-    assert "| glm | 100% |" in (results / "leaderboard.md").read_text(encoding="utf-8")
+    assert "| glm | 100% of 5 | 100% [" in (results / "leaderboard.md").read_text(encoding="utf-8")
     assert (results / "summaries" / "balle2022" / "glm.json").is_file()
