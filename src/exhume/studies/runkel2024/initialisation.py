@@ -132,7 +132,7 @@ INITIALISATION = Part(
         "within the search begins at the released parameters and is run to its end. Begun at the "
         "end of the one before it, it drifts into another minimum and stays there; begun at "
         "parameters drawn at random, as in the paper, two trainings of one hidden layer on the "
-        "very same images end about twice the squared length apart. With one hidden layer a search "
+        "very same images need not end at the same parameters. With one hidden layer a search "
         "may get stuck, and one network that it does it on decides the mean."
     ),
 )
