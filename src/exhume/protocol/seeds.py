@@ -1,4 +1,4 @@
-"""One random stream a role, derived from (seed, role): roles never disturb each other."""
+"""One random stream per role, derived from (seed, role): roles never disturb each other."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def stream(seed: int, *role: str | int) -> np.random.Generator:
 
 
 def generator(seed: Seed) -> np.random.Generator:
-    """Return a generator for ``seed``; a generator is returned as it is."""
+    """Return a generator for ``seed``; a generator is returned unchanged."""
     return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)

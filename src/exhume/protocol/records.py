@@ -1,4 +1,4 @@
-"""Data records: what a mechanism is trained on, and what an adversary may know of it."""
+"""Data records: the training data of a mechanism, or records that an adversary knows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import Array, frozen, require_finite
-from exhume.errors import InputError
+from exhume.protocol.arrays import Array, frozen, require_finite
+from exhume.protocol.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
     """``n`` records: ``x`` (n, *record shape), labels ``y`` (n,), weights in training (n,).
 
-    All arrays are read-only. Labels are numbers or strings; weights are 1 where not given.
+    All arrays are read-only. Labels are numbers or strings; missing weights are 1.
     """
 
     x: Array
@@ -36,6 +36,11 @@ class Records:
             require_finite(values, name)
             object.__setattr__(self, name, values)
 
+    def __repr__(self) -> str:
+        """Return the shapes alone: the values are private."""
+        labels = "" if self.y is None else ", with labels"
+        return f"Records({len(self.x)} of shape {self.record_shape}{labels})"
+
     def __len__(self) -> int:
         return len(self.x)
 
@@ -46,9 +51,9 @@ class Records:
 
     @property
     def labels(self) -> Array:
-        """``y``, or an InputError where there is none."""
+        """Return ``y``; raises InputError if there is none."""
         if self.y is None:
-            raise InputError("these records have no labels (y), and labels are needed here")
+            raise InputError("these records have no labels (y), but labels are needed here")
         return self.y
 
     def take(self, index: Array | slice | list[int]) -> Records:
@@ -61,7 +66,7 @@ class Records:
         )
 
     def with_record(self, target: Records) -> Records:
-        """Return these records and ``target`` (one or more records) after them."""
+        """Return these records followed by ``target`` (one or more records)."""
         if target.record_shape != self.record_shape:
             raise InputError(
                 f"the target has shape {target.record_shape}, the records {self.record_shape}"

@@ -1,4 +1,4 @@
-"""Errors that a person can act on: what was wrong, which value, what would be right."""
+"""Errors that a user can act on: what was wrong, which value, what would be right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class ExhumeError(Exception):
 
 
 class InputError(ExhumeError, ValueError):
-    """Something handed to Exhume is wrong: a value, a shape, a file, a key."""
+    """An input of Exhume is wrong: a value, a shape, a file, a key."""
 
 
 class StoreError(ExhumeError):
@@ -16,4 +16,4 @@ class StoreError(ExhumeError):
 
 
 class DivergedError(InputError):
-    """A training went to NaN or infinity."""
+    """A training diverged to NaN or infinity."""

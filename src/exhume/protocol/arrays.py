@@ -1,4 +1,4 @@
-"""Arrays at the protocol's boundary: NumPy, read-only, checked."""
+"""Arrays of the protocol: NumPy, read-only, checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 Array: TypeAlias = NDArray[Any]
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
@@ -20,14 +20,14 @@ def _rebuilt(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
     return MappingProxyType(content)
 
 
-# Read-only mappings go to other processes as any data does, which Python has no way for by itself.
+# Python can't pickle read-only mappings by itself, and they are sent to other processes.
 copyreg.pickle(MappingProxyType, lambda mapping: (_rebuilt, (dict(mapping),)))
 
 
 def frozen(values: ArrayLike, dtype: Any = None) -> Array:
-    """Return a read-only copy-on-need of ``values``, so that nobody downstream can change it.
+    """Return ``values`` as a read-only array, copied if needed, so that no caller can change it.
 
-    A view is copied too: through its base it would hand on whatever it was cut out of.
+    A view is copied too: otherwise its base would expose the array that it was taken from.
     """
     array = np.asarray(values, dtype=dtype)
     if array.dtype.hasobject:
@@ -39,17 +39,17 @@ def frozen(values: ArrayLike, dtype: Any = None) -> Array:
 
 
 def frozen_mapping(arrays: Mapping[str, ArrayLike]) -> Mapping[str, Array]:
-    """Return a read-only mapping of read-only arrays, in the order given."""
+    """Return a read-only mapping of read-only arrays, in the given order."""
     return MappingProxyType({str(name): frozen(value) for name, value in arrays.items()})
 
 
 def all_finite(array: Array) -> bool:
-    """Tell whether no entry is NaN or infinite (integers always are finite)."""
+    """Whether no entry is NaN or infinite (integers are always finite)."""
     return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
 
 
 def require_finite(array: Array, what: str) -> None:
-    """Raise InputError naming the first NaN or infinity of ``array``."""
+    """Raise InputError that names the first NaN or infinity of ``array``, if there is one."""
     if all_finite(array):
         return
     bad = np.argwhere(~np.isfinite(array))

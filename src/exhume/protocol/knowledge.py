@@ -1,4 +1,4 @@
-"""What the adversary knew before the release: everything it has, and nothing else."""
+"""The adversary's knowledge before the release: everything it has, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray, frozen, frozen_mapping, require_finite
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.arrays import Array, FloatArray, frozen, frozen_mapping, require_finite
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
+from exhume.protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from exhume.mechanism import Mechanism
+    from exhume.protocol.mechanism import Mechanism
 
 
 @dataclass(frozen=True, eq=False)
 class KnownAttributes:
-    """Part of the target known beforehand: ``mask`` (record shape, bool), ``values`` where true."""
+    """The known part of the target: ``mask`` (record shape, bool), ``values`` where it is true."""
 
     mask: Array
     values: Array
@@ -28,20 +29,25 @@ class KnownAttributes:
         if mask.shape != values.shape:
             raise InputError(f"mask {mask.shape} and values {values.shape} must have one shape")
         require_finite(values[mask], "known attributes")
-        # What is not known is wiped, so that it can't travel along by mistake.
+        # Unknown values are set to zero, so that they can't leak to an attack by mistake.
         object.__setattr__(self, "mask", mask)
         object.__setattr__(self, "values", frozen(np.where(mask, values, 0.0)))
+
+    def __repr__(self) -> str:
+        """Return how many are known; the values are private."""
+        return f"KnownAttributes({int(self.mask.sum())} of {self.mask.size})"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Knowledge:
-    """What the adversary knew: leave out what it hasn't.
+    """The adversary's knowledge. The adversary lacks anything not listed.
 
     ``training`` is the mechanism itself, without the private data: architecture, loss and algorithm
-    with their settings. ``value_range`` holds for every entry of a record. ``labels`` are the
-    targets' own, ``target_weight`` a target's weight in training. ``shadow_targets`` are records
-    like the target that it may train on; the pool it could have guessed from is ``fixed_set`` and
-    ``shadow_targets`` together.
+    with their settings. ``value_range`` holds for every entry of a record. ``labels`` are those of
+    the targets, ``target_weight`` is a target's weight in training. ``shadow_targets`` are records
+    like the target that the adversary may train on. Its pool for guesses is ``fixed_set`` and
+    ``shadow_targets`` together. One of the records in ``candidates`` is the target. ``schema`` says
+    what the entries of a table's records mean.
     """
 
     record_shape: tuple[int, ...]
@@ -54,9 +60,11 @@ class Knowledge:
     known_attributes: KnownAttributes | None = None
     initial: Mapping[str, Array] | None = None
     batch_norm: Mapping[str, Array] | None = None
+    candidates: Records | None = None
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
-        for records in (self.fixed_set, self.shadow_targets):
+        for records in (self.fixed_set, self.shadow_targets, self.candidates):
             if records is not None and records.record_shape != self.record_shape:
                 raise InputError(
                     f"records of shape {records.record_shape} given, "
@@ -75,8 +83,24 @@ class Knowledge:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, frozen_mapping(getattr(self, name)))
 
+    def __repr__(self) -> str:
+        """Return what there is, with shapes and no value: a knowledge is private."""
+        parts = [f"record_shape={self.record_shape}"]
+        for name in ("fixed_set", "shadow_targets", "candidates"):
+            records = getattr(self, name)
+            if records is not None:
+                parts.append(f"{name}={len(records)} records")
+        if self.labels is not None:
+            parts.append(f"labels={len(self.labels)}")
+        if self.known_attributes is not None:
+            known = int(self.known_attributes.mask.sum())
+            parts.append(f"known_attributes={known} of {self.known_attributes.mask.size}")
+        if self.training is not None:
+            parts.append(f"training={type(self.training).__name__}")
+        return f"Knowledge({', '.join(parts)})"
+
     def pool(self) -> FloatArray:
-        """Every record the adversary already had, (n, *record shape); empty where it had none."""
+        """All records the adversary already had, (n, *record shape); empty if it had none."""
         parts = [r.x for r in (self.fixed_set, self.shadow_targets) if r is not None]
         if not parts:
             return np.empty((0, *self.record_shape))
