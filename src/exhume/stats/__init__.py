@@ -1,0 +1,1 @@
+"""Statistics: proportions, means, bootstrap, receiver operating characteristics, covariances."""
