@@ -1,4 +1,4 @@
-"""One thread a process: a result must not depend on how many cores the machine happens to have."""
+"""One thread per process: a result must not depend on the number of cores."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _VARIABLE = "OMP_NUM_THREADS"
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold every numerical library to one thread, and give back what it had.
+    """Limit every numerical library to one thread, and restore the previous number.
 
-    Processes work side by side, so nothing is lost by it; threads that fight over cores cost more
-    than they bring. A library that is loaded meanwhile starts with one thread and keeps it.
+    Processes run in parallel, so this loses nothing, and threads that compete for cores are slower.
+    A library that is loaded meanwhile starts with one thread and keeps it.
     """
     from threadpoolctl import threadpool_limits
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
-from exhume.audit.executors.base import Common, Executor, Result, Task
+from exhume.runtime.executor import Common, Executor, Result, Task
 
 
 @dataclass(frozen=True)
 class Serial(Executor):
-    """One task after the other, here."""
+    """Runs one task after the other, in this process."""
 
     def at_once(self) -> int:
         """Return one."""
@@ -18,7 +18,7 @@ class Serial(Executor):
 
     @property
     def shares_files(self) -> bool:
-        """There are no several workers."""
+        """There is only one worker."""
         return False
 
     def map(
@@ -27,6 +27,6 @@ class Serial(Executor):
         common: Common,
         tasks: Sequence[Task],
     ) -> Generator[tuple[int, Result]]:
-        """Do the tasks in order."""
+        """Run the tasks in order."""
         for place, task in enumerate(tasks):
             yield place, work(common, task)

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -24,8 +24,8 @@ _KNOWN: WeakKeyDictionary[Records, str] = WeakKeyDictionary()
 def fingerprint(*parts: object) -> str:
     """Return the SHA-256 of plain values, arrays, records and frozen dataclasses, in hexadecimal.
 
-    Arrays count by type, shape and bytes; dataclasses by their class and fields. Anything whose
-    content can't be told raises InputError.
+    Arrays count by type, shape and bytes; dataclasses by their class and fields, estimators by
+    their class and settings. Anything whose content has no fingerprint raises InputError.
 
     >>> fingerprint(1, "a") == fingerprint(1, "a") != fingerprint("1", "a")
     True
@@ -59,19 +59,23 @@ def _feed(digest: _Hash, value: object) -> None:
             _say(digest, "dataclass", f"{type(value).__module__}.{type(value).__qualname__}")
             for field in fields(value):
                 _feed(digest, (field.name, getattr(value, field.name)))
+        case _ if hasattr(value, "get_params") and not isinstance(value, type):
+            # An estimator of scikit-learn's kind, which is not fitted: its settings are all it has.
+            _say(digest, "estimator", f"{type(value).__module__}.{type(value).__qualname__}")
+            _feed(digest, value.get_params(deep=False))
         case _:
-            raise InputError(f"{type(value).__qualname__} has no content that can be told")
+            raise InputError(f"{type(value).__qualname__} has no content that can be fingerprinted")
 
 
 def _feed_array(digest: _Hash, array: np.ndarray) -> None:
     _say(digest, "array", f"{array.dtype.str} {array.shape}")
     if array.dtype.hasobject:
-        raise InputError("an array of objects has no content that can be told")
+        raise InputError("an array of objects has no content that can be fingerprinted")
     digest.update(np.ascontiguousarray(array).tobytes())
 
 
 def _records(records: Records) -> str:
-    """Return the records' own fingerprint; they never change, so each set is read once."""
+    """Return the records' fingerprint; they never change, so each set is read once."""
     if records not in _KNOWN:
         _KNOWN[records] = fingerprint(records.x, records.y, records.weight)
     return _KNOWN[records]
@@ -79,5 +83,5 @@ def _records(records: Records) -> str:
 
 def _say(digest: _Hash, kind: str, text: str) -> None:
     content = text.encode()
-    # Lengths keep neighbours apart: ("ab", "c") is not ("a", "bc").
+    # Lengths separate neighbours: ("ab", "c") is not ("a", "bc").
     digest.update(f"{kind}:{len(content)}:".encode() + content)

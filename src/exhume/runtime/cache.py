@@ -1,8 +1,10 @@
-"""Files of arrays that took long to compute, kept between runs, shared between processes.
+"""A cache of arrays that took long to compute, shared between runs and processes.
 
-The folder is ``$EXHUME_CACHE``, else ``exhume`` in the user's cache folder; ``EXHUME_CACHE=off``
-does without. It holds models trained on private records, so only its owner can read it. Nothing
-here may cost anybody an audit: what can't be written is computed again next time.
+The folder is ``$EXHUME_CACHE``, or ``exhume`` in the user's cache folder; ``EXHUME_CACHE=off``
+disables the cache. It contains models trained on private records, so only its owner can read it. A
+failure here never stops an audit: what cannot be written is computed again next time.
+
+The content of the cache is grouped in shelves.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
-from exhume.arrays import Array
-from exhume.errors import InputError, StoreError
-from exhume.shadows.sealed import packed, unpacked
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError, StoreError
+from exhume.runtime.cache_files import about, packed, unpacked
 
 FOLDER, LIMIT, OFF = "EXHUME_CACHE", "EXHUME_CACHE_LIMIT", "off"
 DEFAULT_LIMIT = 2_000_000_000
@@ -28,8 +31,8 @@ _ABANDONED_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One file that is there: its folder and name, bytes, and when it was last used (Unix time)."""
+class CachedFile:
+    """One cached file: its folder and name, bytes, and the time of its last use (Unix time)."""
 
     path: Path
     size: int
@@ -38,9 +41,9 @@ class Entry:
 
 @dataclass
 class Cache:
-    """A folder of arrays by (shelf, name); ``folder`` None keeps nothing.
+    """A folder of arrays by (shelf, name); with ``folder`` None nothing is stored.
 
-    ``problem`` says why nothing can be kept any more, once something could not be written.
+    After a write has failed, ``problem`` says why nothing more can be stored.
     """
 
     folder: Path | None
@@ -48,7 +51,7 @@ class Cache:
     problem: str = ""
 
     def load(self, shelf: str, name: str) -> dict[str, Array] | None:
-        """Return the arrays kept there, or None if there are none or they aren't what was kept."""
+        """Return the stored arrays, or None if there are none or they are damaged."""
         path = self._path(shelf, name)
         if path is None:
             return None
@@ -65,8 +68,8 @@ class Cache:
         return found
 
     def keep(self, shelf: str, name: str, arrays: Mapping[str, Array], *, about: str) -> None:
-        """Keep arrays, all or nothing; ``about`` says in a few words what they are."""
-        from exhume.audit.durable import make_folder, write_bytes
+        """Store arrays, all or nothing; ``about`` is a short description."""
+        from exhume.runtime.durable import make_folder, write_bytes
 
         path = self._path(shelf, name)
         if path is None or self.problem:
@@ -93,9 +96,9 @@ class Cache:
         about: str,
         wait: bool,
     ) -> dict[str, Array] | None:
-        """Return what is kept there, else compute and keep it.
+        """Return the stored arrays, or compute and store them.
 
-        While another process is computing it, wait, or return None at once without ``wait``.
+        If another process is computing them, wait for it; without ``wait``, return None at once.
         """
         found = self.load(shelf, name)
         if found is not None:
@@ -103,7 +106,7 @@ class Cache:
         with self.turn(shelf, name, wait=wait) as mine:
             if not mine:
                 return None
-            # Perhaps somebody else finished it while we waited.
+            # Perhaps another process finished it while we waited.
             found = self.load(shelf, name)
             if found is None:
                 found = compute()
@@ -112,10 +115,10 @@ class Cache:
 
     @contextlib.contextmanager
     def turn(self, shelf: str, name: str, *, wait: bool) -> Iterator[bool]:
-        """Hold the right to compute one file; yields False where another process has it.
+        """Hold the lock to compute one file; yields False if another process has it.
 
-        The system takes the right back from a process that ends, however it ends. Where there are
-        no locks everybody has the right: work may be done twice, never wrongly.
+        The system releases the lock when a process ends for any reason. Without file locks, every
+        process may compute: work may be done twice, but never wrongly.
         """
         path = self._path(shelf, name)
         handle = None if path is None or self.problem else _opened(path.with_suffix(".lock"))
@@ -126,23 +129,24 @@ class Cache:
             mine = _locked(handle, wait=wait)
             yield mine
             if mine and path is not None:
-                # Whoever waits on this file looks for the result first, so it may go.
+                # A process that waits for this file looks for the result first, so it may be
+                # deleted.
                 with contextlib.suppress(OSError):
                     path.with_suffix(".lock").unlink()
         finally:
             os.close(handle)
 
-    def entries(self) -> list[Entry]:
-        """Return every file that is kept, the least recently used first."""
+    def entries(self) -> list[CachedFile]:
+        """Return every stored file, the least recently used first."""
         found = []
         for path in self._files("*.safetensors"):
             with contextlib.suppress(OSError):
                 state = path.stat()
-                found.append(Entry(path, state.st_size, state.st_mtime))
+                found.append(CachedFile(path, state.st_size, state.st_mtime))
         return sorted(found, key=lambda entry: (entry.used, str(entry.path)))
 
     def empty(self) -> int:
-        """Delete everything that is kept; return how many bytes went."""
+        """Delete all stored files; return the number of bytes deleted."""
         gone = sum(self._deleted(entry) for entry in self.entries())
         for path in [*self._files("*.lock"), *self._files(".tmp-*")]:
             with contextlib.suppress(OSError):
@@ -161,12 +165,12 @@ class Cache:
             over -= self._deleted(entry)
         self._sweep()
 
-    def _deleted(self, entry: Entry) -> int:
+    def _deleted(self, entry: CachedFile) -> int:
         try:
             entry.path.unlink()
         except OSError:
             return 0
-        # A shelf goes with its last file.
+        # A shelf is deleted with its last file.
         with contextlib.suppress(OSError):
             entry.path.parent.rmdir()
         return entry.size
@@ -178,7 +182,7 @@ class Cache:
                     path.unlink()
 
     def _shelves(self) -> list[Path]:
-        """Return the folders that are this cache's own; strangers' are never touched."""
+        """Return the folders of this cache; other folders are never touched."""
         if self.folder is None:
             return []
         try:
@@ -200,7 +204,7 @@ def shelf_name(kind: str, key: str) -> str:
 
 
 def user_cache() -> Cache:
-    """Return the cache that the environment asks for."""
+    """Return the cache that the environment selects."""
     named = os.environ.get(FOLDER, "")
     if named.strip().lower() == OFF:
         return Cache(None)
@@ -229,7 +233,7 @@ def _platform_folder() -> Path:
 
 
 def _opened(path: Path) -> int | None:
-    from exhume.audit.durable import make_folder
+    from exhume.runtime.durable import make_folder
 
     try:
         for folder in (path.parent.parent, path.parent):
@@ -252,3 +256,36 @@ def _locked(handle: int, *, wait: bool) -> bool:
     except OSError:  # a file system without locks
         return True
     return True
+
+
+_MODELS = re.compile(r"(\d+) shadow models")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """One training's shadow models, or one reconstructor: bytes, and the last use (Unix time)."""
+
+    name: str
+    content: str
+    size: int
+    used: float
+
+
+def survey(cache: Cache) -> list[Shelf]:
+    """Return the shelves, the most recently used first."""
+    entries = sorted(cache.entries(), key=lambda entry: entry.path.parent.name)
+    shelves = [
+        _shelf(name, list(files))
+        for name, files in groupby(entries, key=lambda entry: entry.path.parent.name)
+    ]
+    return sorted(shelves, key=lambda shelf: (-shelf.used, shelf.name))
+
+
+def _shelf(name: str, files: list[CachedFile]) -> Shelf:
+    said = [about(file.path) for file in files]
+    counts = [int(found[1]) for text in said if (found := _MODELS.fullmatch(text))]
+    other = [text for text in said if text.startswith("from ")]
+    if name.startswith("victims-"):
+        other = [f"{len(files):,} results of a loop of your own"]
+    content = other[0] if other else f"{sum(counts):,} shadow models"
+    return Shelf(name, content, sum(file.size for file in files), max(file.used for file in files))

@@ -1,27 +1,27 @@
-"""Arrays as one file that shows whether it is still what was written."""
+"""Arrays in one file, with a checksum that detects damage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from exhume.arrays import Array
-from exhume.shadows.fingerprint import fingerprint
+from exhume.protocol.arrays import Array
+from exhume.runtime.fingerprint import fingerprint
 
 
 def packed(arrays: Mapping[str, Array], place: str, about: str) -> bytes:
-    """Return arrays as a safetensors file, sealed with the place where they belong."""
+    """Return arrays as a safetensors file, with a checksum that includes their place."""
     import numpy as np
     from safetensors.numpy import save
 
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     seal = fingerprint(place, dict(sorted(whole.items())))
     packed: bytes = save(whole, metadata={"seal": seal, "about": about})
     return packed
 
 
 def unpacked(content: bytes, place: str) -> dict[str, Array] | None:
-    """Return the arrays if they are those that were kept at this place, else None."""
+    """Return the arrays if they are those that were stored at this place, else None."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -43,7 +43,7 @@ def _metadata(content: bytes) -> dict[str, str]:
 
 
 def about(path: Path) -> str:
-    """Return what a kept file says about itself, or nothing where it can't be read."""
+    """Return the description in a stored file, or nothing if it cannot be read."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

@@ -23,27 +23,27 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from exhume.audit.executors.base import Common, Executor, Losses, Result, Task, attempt
-from exhume.audit.trial import versions
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
+from exhume.runtime.executor import Common, Executor, Losses, Result, Task, attempt
+from exhume.runtime.versions import versions
 
 LOCAL = "local"
-_REASON = "its Ray worker or the node it was on went away"
+_REASON = "its Ray worker or its node was lost"
 _INSTALL = "pip install 'exhume[ray]'"
 _ANSWER_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 _PATIENCE_SECONDS = 60.0
 _INHERITED = ("EXHUME_DATA", "EXHUME_CACHE", "EXHUME_CACHE_LIMIT")
-"""Variables that a node without its own takes over from the driver."""
+"""Environment variables that a node takes from the driver, unless it has its own."""
 
 
 @dataclass(frozen=True)
 class Ray(Executor):
     """A Ray cluster at ``address`` (``host:port``), or a private one here (``local``).
 
-    At most ``workers`` tasks are on their way at once; 0 means as many as keep every CPU busy.
-    Each takes ``cpus`` CPUs and ``gpus`` GPUs of a node, fractions too. This process writes the
-    records and must stay; workers and nodes may come and go.
+    At most ``workers`` tasks are submitted at once; 0 means as many as keep every CPU busy. Each
+    task takes ``cpus`` CPUs and ``gpus`` GPUs of a node; fractions are allowed. This process writes
+    the records and must keep running; workers and nodes may join and leave.
     """
 
     address: str = LOCAL
@@ -62,7 +62,7 @@ class Ray(Executor):
             raise InputError(f"Ray is not installed: {_INSTALL}")
 
     def at_once(self) -> int:
-        """Return what the cluster's CPUs can take just now, or ``workers`` where that is less."""
+        """Return how many tasks the cluster's CPUs can run now, but at most ``workers``."""
         if self.address == LOCAL:
             return self.workers or _cores()
         ray = _imported()
@@ -72,7 +72,7 @@ class Ray(Executor):
 
     @property
     def shares_files(self) -> bool:
-        """On one machine they do; on several where a folder for all of them is named."""
+        """True on one machine; on several machines only if a shared folder is set."""
         return self.address == LOCAL or "EXHUME_CACHE" in os.environ
 
     def map(
@@ -81,44 +81,47 @@ class Ray(Executor):
         common: Common,
         tasks: Sequence[Task],
     ) -> Generator[tuple[int, Result]]:
-        """Hand the tasks out over the cluster, and yield them as they finish."""
+        """Distribute the tasks over the cluster, and yield them as they finish."""
         ray = _imported()
         if not tasks:
             return
-        with self._connection(ray):
+        with self._connection(ray) as stays:
             shift = _Shift(ray, self, work, common)
             try:
                 yield from shift.results(tasks)
             finally:
-                shift.end()
+                # A connection that closes ends its tasks; Ray 2.60 may crash where a task is
+                # cancelled in the moment in which it is answered.
+                if stays:
+                    shift.end()
 
     @contextmanager
-    def _connection(self, ray: ModuleType) -> Iterator[None]:
-        """Connect to the cluster; a connection that this process has already stays open."""
+    def _connection(self, ray: ModuleType) -> Iterator[bool]:
+        """Connect to the cluster; tell whether this process has a connection that stays open."""
         if ray.is_initialized():
             here = ray.get_runtime_context().gcs_address
             if here != self.address:
                 raise InputError(
-                    f"this process is connected to the Ray cluster at {here} already, "
-                    f"not to {self.address}"
+                    f"this process is already connected to the Ray cluster at {here}, not to "
+                    f"{self.address}"
                 )
-            yield
+            yield True
             return
         try:
             with _private_cluster(ray, self) if self.address == LOCAL else _joined(ray, self):
-                yield
+                yield False
         finally:
             ray.shutdown()
 
 
 class _Shift:
-    """Tasks on their way through a cluster, and what becomes of them."""
+    """The submitted tasks of a cluster, and their outcomes."""
 
     def __init__(
         self, ray: ModuleType, executor: Ray, work: Callable[[Any, Any], Any], common: Any
     ) -> None:
         self._ray, self._executor, self._work = ray, executor, work
-        # Retries are ours: Ray's own would go on for ever where memory does not suffice.
+        # We retry ourselves: Ray would retry forever if memory does not suffice.
         options = ray.remote(num_cpus=executor.cpus, num_gpus=executor.gpus, max_retries=0)
         self._remote, self._driver = options(_attempt_there), _driver()
         self._shared, self._common = common, ray.put(common)
@@ -153,7 +156,7 @@ class _Shift:
         return self._remote.remote(self._driver, self._work, self._common, task)
 
     def end(self) -> None:
-        """Take back whatever is still running, and wait until it is gone."""
+        """Cancel all running tasks, and wait until they have ended."""
         cut = list(self._running)
         self._running.clear()
         for reference in cut:
@@ -162,7 +165,7 @@ class _Shift:
             self._ray.wait(cut, num_returns=len(cut), timeout=_ANSWER_SECONDS)
 
     def _at_once(self) -> int:
-        """How many tasks to have on their way: twice what the cluster's CPUs can take just now."""
+        """The number of tasks to submit: twice what the cluster's CPUs can run now."""
         if self._executor.workers:
             return self._executor.workers
         if time.monotonic() - self._looked > _LOOK_SECONDS:
@@ -172,7 +175,7 @@ class _Shift:
         return self._room
 
     def _watch(self, progressed: bool) -> None:
-        """Say once that nothing can go on, where no node has what a task needs."""
+        """Warn once if no node has the resources that a task needs."""
         now = time.monotonic()
         if progressed:
             self._progressed = now
@@ -190,7 +193,7 @@ class _Shift:
 
 @dataclass(frozen=True)
 class Driver:
-    """What workers take over from the process that started them, or must have in common with it."""
+    """What workers take from the driver, or must have in common with it."""
 
     versions: Mapping[str, str]
     environment: Mapping[str, str]
@@ -204,7 +207,7 @@ def _driver() -> Driver:
 def _attempt_there(
     driver: Driver, work: Callable[[Any, Any], Any], common: Any, task: Any
 ) -> bytes:
-    """Do a task on a node, if results there are what they would be here."""
+    """Run a task on a node, if its results would be the same as here."""
     for name, value in driver.environment.items():
         os.environ.setdefault(name, value)
     return attempt(work if versions() == driver.versions else _refused, common, task)
@@ -218,7 +221,7 @@ def _refused(common: Any, task: Any) -> None:
 
 
 def _imported() -> ModuleType:
-    # Ray's own habit is to tell its makers about every cluster.
+    # By default, Ray sends usage reports for every cluster.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
@@ -229,8 +232,8 @@ def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InputError(
-            f"a Ray address is 'local' or the host:port of a cluster's head node (6379 unless "
-            f"chosen otherwise), got {address!r}"
+            "a Ray address is 'local' or the host:port of a cluster's head node (default port "
+            f"6379), got {address!r}"
         )
     return host.strip("[]"), int(port)
 
@@ -249,7 +252,9 @@ def _joined(ray: ModuleType, executor: Ray) -> Iterator[None]:
         ray.init(address=executor.address, _node_ip_address=own, **_QUIET)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise InputError(f"the Ray cluster at {executor.address} can't be used: {reason}") from None
+        raise InputError(
+            f"the Ray cluster at {executor.address} cannot be used: {reason}"
+        ) from None
     yield
 
 
@@ -262,12 +267,12 @@ _QUIET: Mapping[str, Any] = {
 
 @contextmanager
 def _private_cluster(ray: ModuleType, executor: Ray) -> Iterator[None]:
-    """Start a cluster of this machine alone, with a token of its own, and leave nothing behind."""
-    # Ray's sockets lie 65 characters deeper, and their paths must not exceed 107.
+    """Start a cluster on this machine only, with its own token, and leave no files."""
+    # Ray's socket paths are 65 characters longer, and must not exceed 107.
     place = tempfile.gettempdir()
     folder = tempfile.mkdtemp(prefix="exhume-ray-", dir=place if len(place) < 22 else "/tmp")
     count = executor.workers or _cores()
-    # Elsewhere Ray keeps to the loopback address by itself.
+    # On other systems Ray uses the loopback address by default.
     own = "127.0.0.2" if sys.platform == "linux" else None
     before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
     # Without a token in the environment Ray would write one into the user's home.
@@ -298,7 +303,7 @@ def _cores() -> int:
 
 @lru_cache(maxsize=1)
 def _token() -> str:
-    """One token a process: Ray reads it once."""
+    """One token per process: Ray reads it once."""
     return secrets.token_hex(32)
 
 

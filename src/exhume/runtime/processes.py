@@ -9,15 +9,19 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from exhume.audit.executors.base import Common, Executor, Losses, Result, Task, attempt
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
+from exhume.runtime.executor import Common, Executor, Losses, Result, Task, attempt
 
+_LOADED_ONCE = ("torch", "scipy.linalg", "scipy.optimize", "exhume.audit", "exhume.attacks")
+"""What a worker would spend seconds on; a name that cannot be loaded is left to the worker."""
 _REASON = "its worker process was ended from outside"
 
 
@@ -30,6 +34,12 @@ class Processes(Executor):
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}")
+
+    def start_loading(self) -> None:
+        """Load the libraries for workers to come, beside whatever this process does meanwhile."""
+        _fresh_interpreters()
+        with _interrupts_held():
+            forkserver.ensure_running()
 
     def at_once(self) -> int:
         """Return the number of processes."""
@@ -76,11 +86,10 @@ class _Crew:
 
     def hire(self) -> None:
         """Start one more worker."""
-        # A fresh interpreter: forking a process that has run threads may hang.
-        context = multiprocessing.get_context("spawn")
+        context = _fresh_interpreters()
         ours, theirs = context.Pipe()
         member = context.Process(
-            target=_serve, args=(theirs, self._work, self._common), daemon=True
+            target=_serve, args=(theirs, self._work, self._common, dict(os.environ)), daemon=True
         )
         with _interrupts_held():
             member.start()
@@ -125,6 +134,16 @@ class _Crew:
                 pipe.close()
 
 
+def _fresh_interpreters() -> ForkServerContext:
+    """Return what forks workers from a server that has loaded the libraries and run nothing.
+
+    Forking a process that has run threads may hang, and a new interpreter loads them for seconds.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_LOADED_ONCE))
+    return context
+
+
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C back while workers start: they inherit that, and none dies half awake."""
@@ -135,8 +154,13 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-def _serve(pipe: Connection, work: Callable[[Any, Any], Any], common: Any) -> None:
+def _serve(
+    pipe: Connection, work: Callable[[Any, Any], Any], common: Any, variables: dict[str, str]
+) -> None:
     """Do tasks until there are no more. Ctrl-C is left to the parent, which stops the work."""
+    # The server has those of the moment when it was started.
+    os.environ.clear()
+    os.environ.update(variables)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     while True:
@@ -144,7 +168,9 @@ def _serve(pipe: Connection, work: Callable[[Any, Any], Any], common: Any) -> No
             task = pipe.recv()
         except EOFError:
             return
-        pipe.send_bytes(attempt(work, common, task))
+        result = attempt(work, common, task)
+        with suppress(OSError):  # nobody is left to read it
+            pipe.send_bytes(result)
 
 
 def _leave_with_parent() -> None:
