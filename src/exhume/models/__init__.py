@@ -2,6 +2,7 @@
 
 from exhume.models.base import Activation, Network
 from exhume.models.cnn import CNN, Convolution
+from exhume.models.exported import Exported
 from exhume.models.imported import Imported
 from exhume.models.initialise import Initialisation, Scheme
 from exhume.models.mlp import MLP
@@ -11,6 +12,7 @@ __all__ = [
     "MLP",
     "Activation",
     "Convolution",
+    "Exported",
     "Imported",
     "Initialisation",
     "Network",

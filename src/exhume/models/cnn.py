@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from exhume.errors import InputError
 from exhume.models.base import Activation, Network
+from exhume.protocol.errors import InputError
+from exhume.protocol.images import channels_are_first, sides_of
 
 if TYPE_CHECKING:
     import torch
@@ -48,8 +49,8 @@ class CNN(Network):
         """Return the convolutions with an activation after each, and the head."""
         from torch import nn
 
-        channels = self.record_shape[2] if len(self.record_shape) == 3 else 1
-        layers: list[nn.Module] = [channels_first()]
+        channels = sides_of(self.record_shape)[2]
+        layers: list[nn.Module] = [channels_first(self.record_shape)]
         for one in self.convolutions:
             layers += [
                 nn.Conv2d(channels, one.filters, one.kernel, one.stride, one.padding),
@@ -68,21 +69,34 @@ class CNN(Network):
 
     def _sides(self) -> tuple[int, int]:
         """Return height and width of the last convolution's output."""
-        height, width = self.record_shape[:2]
+        height, width, _ = sides_of(self.record_shape)
         for one in self.convolutions:
             height = (height + 2 * one.padding - one.kernel) // one.stride + 1
             width = (width + 2 * one.padding - one.kernel) // one.stride + 1
         if min(height, width) < 1:
-            raise InputError(f"images of {self.record_shape[:2]} are too small for {self}")
+            raise InputError(
+                f"images of {sides_of(self.record_shape)[:2]} are too small for {self}"
+            )
         return height, width
 
 
-def channels_first() -> nn.Module:
-    """Return a module that turns (n, h, w) or (n, h, w, c) into (n, c, h, w)."""
+def channels_first(record_shape: tuple[int, ...]) -> nn.Module:
+    """Return a module that turns images (n, *record shape) into (n, c, h, w)."""
     from torch import nn
+
+    first = channels_are_first(record_shape)
 
     class ChannelsFirst(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if first:
+                return x
             return x.unsqueeze(1) if x.ndim == 3 else x.movedim(-1, 1)
 
     return ChannelsFirst()
+
+
+def as_records(planes: torch.Tensor, record_shape: tuple[int, ...]) -> torch.Tensor:
+    """Return images (n, c, h, w) in the shape of records: the way back."""
+    if len(record_shape) == 2:
+        return planes[:, 0]
+    return planes if channels_are_first(record_shape) else planes.movedim(1, -1)

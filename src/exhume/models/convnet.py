@@ -1,14 +1,14 @@
-"""A small convolutional network without normalisation: the usual victim of gradient matching."""
+"""A small convolutional network without normalisation: a common victim of gradient matching."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from exhume.errors import InputError
 from exhume.models.base import Activation, Network
 from exhume.models.cnn import channels_first
 from exhume.models.lenet import require_image
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ class ConvNet(Network):
     """Four 3 × 3 convolutions, ``width`` filters twice and 2·``width`` twice, and a linear head.
 
     The second and the fourth convolution halve the image. Records enter as (x − ``centre``) /
-    ``spread``, fixed numbers that make pixels in [0, 1] about standard.
+    ``spread``, which approximately standardises pixels in [0, 1].
 
     >>> ConvNet((32, 32, 3), 10).parameter_count()
     106538
@@ -43,7 +43,10 @@ class ConvNet(Network):
         from torch import nn
 
         height, width, channels = require_image(self.record_shape)
-        layers: list[nn.Module] = [standardised(self.centre, self.spread), channels_first()]
+        layers: list[nn.Module] = [
+            standardised(self.centre, self.spread),
+            channels_first(self.record_shape),
+        ]
         for filters, stride in zip((1, 1, 2, 2), (1, 2, 1, 2), strict=True):
             layers.append(nn.Conv2d(channels, filters * self.width, 3, stride, 1))
             layers.append(self.activation.build())

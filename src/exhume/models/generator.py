@@ -1,4 +1,4 @@
-"""A small generator of images, trained on public ones: a prior for whoever has such images."""
+"""A small generator, trained on public images: a prior for an adversary with such images."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
+from exhume.models.cnn import as_records
 from exhume.models.lenet import require_image
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +37,7 @@ class Generator:
         """Return the module; its parameters are drawn from ``seed`` alone."""
         import torch
 
-        # Modules draw from the global stream: it is put back as it was.
+        # Modules draw from the global stream, so its state is restored.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return _decoder(self)
@@ -53,8 +54,8 @@ def train_generator(
 ) -> nn.Module:
     """Return a generator trained as the decoder of an autoencoder on ``images`` in [0, 1].
 
-    ``images`` (n, *record shape). Codes are pulled towards N(0, 1) and blurred with a little noise,
-    so that nearby codes give images too. Stands for the pre-trained GAN of Jeon et al. 2021.
+    ``images`` (n, *record shape). Codes are pulled towards N(0, 1) and get a little noise, so that
+    nearby codes give images too. It replaces the pre-trained GAN of Jeon et al. 2021.
     """
     import torch
 
@@ -88,7 +89,7 @@ def _decoder(settings: Generator) -> nn.Module:
     sides = [(height, wide)]
     while min(sides[0]) > 7:
         sides.insert(0, (-(-sides[0][0] // 2), -(-sides[0][1] // 2)))
-    width, grey = settings.width, len(settings.record_shape) == 2
+    width = settings.width
 
     class Decoder(nn.Module):
         def __init__(self) -> None:
@@ -102,7 +103,7 @@ def _decoder(settings: Generator) -> nn.Module:
             for side, level in zip(sides, self.levels, strict=True):
                 x = level(x if x.shape[-2:] == side else interpolate(x, size=side))
             image = torch.sigmoid(self.out(x))
-            return image[:, 0] if grey else image.movedim(1, -1)
+            return as_records(image, settings.record_shape)
 
     return Decoder()
 
@@ -125,7 +126,7 @@ def _encoder(settings: Generator, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
-            channels_first(),
+            channels_first(settings.record_shape),
             nn.Conv2d(channels, settings.width, 3, 2, 1),
             nn.SiLU(),
             nn.Conv2d(settings.width, settings.width, 3, 2, 1),

@@ -1,4 +1,4 @@
-"""The network of a malicious server: a block at its entrance that writes records into bins."""
+"""The network of a malicious server: its first block sorts records into bins."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from exhume.errors import InputError
 from exhume.models.base import Network
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -19,8 +19,8 @@ class Imprinted(Network):
     """Linear, ReLU, Linear in front of a network, or in its place (Fowl et al. 2022).
 
     The first layer has ``bins`` neurons, in ``measurements`` groups of equal size that each measure
-    one linear function of the record. Without a network ``behind``, the block ends in the scores;
-    with one, its output is added to the record, which then passes on.
+    one linear function of the record. Without a network ``behind``, the block returns the scores;
+    with one, its output is added to the record, which is the input of that network.
 
     >>> Imprinted((2, 2), 3, bins=8).parameter_count()
     67
@@ -58,7 +58,7 @@ class Imprinted(Network):
         outputs = self.outputs if self.behind is None else size
         inner = None if self.behind is None else self.behind.build()
 
-        class Block(nn.Module):
+        class ImprintBlock(nn.Module):
             def __init__(self, bins: int) -> None:
                 super().__init__()
                 self.imprint = nn.Linear(size, bins)
@@ -70,7 +70,7 @@ class Imprinted(Network):
                 found: torch.Tensor = self.spread(self.rectify(self.imprint(x.flatten(1))))
                 return found if self.behind is None else self.behind(x + found.view_as(x))
 
-        return Block(self.bins)
+        return ImprintBlock(self.bins)
 
     def describe(self) -> str:
         """Return for example ``an imprint of 1024 bins before a 784-10-10 network (elu)``."""

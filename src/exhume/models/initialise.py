@@ -1,16 +1,17 @@
-"""Where training starts: the usual random schemes, from a seed of their own."""
+"""Initial parameters: the usual random schemes, with their own seed."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 
-from exhume.arrays import FloatArray
 from exhume.models.base import Network
-from exhume.seeds import stream
+from exhume.protocol.arrays import Array, FloatArray, frozen_mapping
+from exhume.protocol.seeds import stream
 
 
 class Scheme(Enum):
@@ -26,22 +27,36 @@ class Scheme(Enum):
 
 @dataclass(frozen=True)
 class Initialisation:
-    """``seed`` None: drawn anew from the training's own stream, so the adversary has it not."""
+    """``seed`` None: drawn from the training's own stream, so the adversary does not know it."""
 
     scheme: Scheme = Scheme.LECUN
     seed: int | None = 0
 
     @property
     def known(self) -> bool:
-        """Whether everybody who knows the training knows where it started."""
+        """Whether anyone who knows the training knows the initial parameters."""
         return self.seed is not None
 
     def draw(self, network: Network, rng: np.random.Generator) -> dict[str, FloatArray]:
-        """Return initial parameters by name; ``rng`` is used only where there is no seed."""
+        """Return initial parameters by name; ``rng`` is used only without a seed."""
         if self.seed is not None:
             rng = stream(self.seed, "initialisation")
         shapes = network.parameter_shapes()
         return {name: _drawn(name, shape, self.scheme, rng) for name, shape in shapes.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class GivenInitialisation(Initialisation):
+    """Initial parameters by name; there is nothing to draw."""
+
+    parameters: Mapping[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", frozen_mapping(self.parameters))
+
+    def draw(self, network: Network, rng: np.random.Generator) -> dict[str, FloatArray]:
+        """Return the parameters, in the network's own order."""
+        return {n: np.asarray(self.parameters[n], float) for n in network.parameter_shapes()}
 
 
 def _drawn(
@@ -50,8 +65,8 @@ def _drawn(
     if len(shape) < 2:
         # A one-dimensional "weight" is the gain of a normalisation layer.
         return np.ones(shape) if name.endswith("weight") else np.zeros(shape)
-    field = math.prod(shape[2:])
-    fan_in, fan_out = shape[1] * field, shape[0] * field
+    area = math.prod(shape[2:])
+    fan_in, fan_out = shape[1] * area, shape[0] * area
     if scheme is Scheme.GLOROT:
         limit = math.sqrt(6.0 / (fan_in + fan_out))
         return rng.uniform(-limit, limit, size=shape)

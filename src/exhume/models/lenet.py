@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
 from exhume.models.base import Activation, Network
 from exhume.models.cnn import channels_first
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.images import sides_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,7 +41,7 @@ class LeNet(Network):
         from torch import nn
 
         height, width, channels = require_image(self.record_shape)
-        layers: list[nn.Module] = [channels_first()]
+        layers: list[nn.Module] = [channels_first(self.record_shape)]
         for stride in (2, 2, 1):
             layers += [nn.Conv2d(channels, FILTERS, 5, stride, 2), self.activation.build()]
             channels = FILTERS
@@ -58,10 +59,10 @@ class LeNet(Network):
 
 
 def require_image(record_shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return height, width and channels of a record; InputError where it is no image."""
+    """Return height, width and channels of a record; InputError if it is not an image."""
     if len(record_shape) not in (2, 3) or min(record_shape) < 1:
         raise InputError(
-            "records must be images (height, width) or (height, width, channels), "
-            f"got records of shape {record_shape}"
+            "records must be images (height, width), (height, width, channels) or "
+            f"(channels, height, width), got records of shape {record_shape}"
         )
-    return record_shape[0], record_shape[1], record_shape[2] if len(record_shape) == 3 else 1
+    return sides_of(record_shape)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from exhume.errors import InputError
 from exhume.models.base import Activation, Network
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     from torch import nn

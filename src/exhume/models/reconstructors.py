@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
+from exhume.protocol.images import sides_of
 
 if TYPE_CHECKING:
     import torch
@@ -90,11 +91,11 @@ class ConvolutionalReconstructor(ReconstructorNetwork):
             )
 
     def build(self) -> nn.Module:
-        """Return the layers, images cut to size where a side is no multiple of 4."""
+        """Return the layers; images are cropped if a side is not a multiple of 4."""
         from torch import nn
 
         first, second = self.channels
-        height, width, colours = self.record_shape
+        height, width, colours = sides_of(self.record_shape)
         start = (first, -(-height // 4), -(-width // 4))
         return nn.Sequential(
             nn.Linear(self.inputs, math.prod(start)),
@@ -103,14 +104,14 @@ class ConvolutionalReconstructor(ReconstructorNetwork):
             nn.ConvTranspose2d(first, second, 5, stride=2, padding=2, output_padding=1),
             nn.ReLU(),
             nn.ConvTranspose2d(second, colours, 5, stride=2, padding=2, output_padding=1),
-            _cut_to_size(height, width),
+            _cut_to_size(self.record_shape),
             _output(self.value_range),
         )
 
     def weights(self) -> int:
         """Return how many numbers its parameters hold."""
         first, second = self.channels
-        height, width, colours = self.record_shape
+        height, width, colours = sides_of(self.record_shape)
         flat = first * -(-height // 4) * -(-width // 4)
         convolutions = (25 * first + 1) * second + (25 * second + 1) * colours
         return (self.inputs + 1) * flat + convolutions
@@ -118,7 +119,7 @@ class ConvolutionalReconstructor(ReconstructorNetwork):
 
 @dataclass(frozen=True)
 class PatchDiscriminator:
-    """Tells patches of real images from made ones: five 4 × 4 convolutions (Table VIII)."""
+    """Separates real patches of images from generated ones: 4 × 4 convolutions (Table VIII)."""
 
     record_shape: tuple[int, ...]
     filters: tuple[int, ...] = (64, 128, 256, 512)
@@ -129,13 +130,13 @@ class PatchDiscriminator:
 
         from exhume.models.cnn import channels_first
 
-        if len(self.record_shape) != 3 or min(self.record_shape[:2]) < 24:
+        if len(self.record_shape) != 3 or min(sides_of(self.record_shape)[:2]) < 24:
             raise InputError(
                 "the discriminator takes images (height, width, channels) of 24 pixels or more, "
                 f"got {self.record_shape}"
             )
-        layers: list[nn.Module] = [channels_first()]
-        before = self.record_shape[2]
+        layers: list[nn.Module] = [channels_first(self.record_shape)]
+        before = sides_of(self.record_shape)[2]
         for place, filters in enumerate(self.filters):
             layers += [nn.Conv2d(before, filters, 4, 2 if place < 3 else 1, 1), nn.LeakyReLU(0.2)]
             before = filters
@@ -156,11 +157,15 @@ def _output(value_range: Range | None) -> nn.Module:
     return Scaled()
 
 
-def _cut_to_size(height: int, width: int) -> nn.Module:
+def _cut_to_size(record_shape: tuple[int, ...]) -> nn.Module:
     from torch import nn
+
+    from exhume.models.cnn import as_records
+
+    height, width, _ = sides_of(record_shape)
 
     class CutToSize(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x[:, :, :height, :width].movedim(1, -1)
+            return as_records(x[:, :, :height, :width], record_shape)
 
     return CutToSize()

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from exhume.errors import InputError
 from exhume.models.base import Activation, Network
 from exhume.models.cnn import channels_first
 from exhume.models.convnet import standardised
 from exhume.models.lenet import require_image
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,7 @@ class ResNet(Network):
 
     @property
     def features(self) -> int:
-        """How many values a record's features have, where the head begins."""
+        """The number of features of a record, the inputs of the head."""
         return int(self.width * 2 ** (len(self.blocks) - 1))
 
     @property
@@ -70,7 +70,7 @@ class ResNet(Network):
         ]
         parts: OrderedDict[str, nn.Module] = OrderedDict(
             standard=standardised(self.centre, self.spread),
-            layout=channels_first(),
+            layout=channels_first(self.record_shape),
             stem=nn.Sequential(*stem),
             stages=self._stages(),
         )
@@ -115,10 +115,10 @@ def resnet20(record_shape: tuple[int, ...], outputs: int) -> ResNet:
 
 
 def _block(inputs: int, filters: int, stride: int, activation: Activation) -> nn.Module:
-    """Return two normalised convolutions beside a shortcut."""
+    """Return two normalised convolutions with a shortcut."""
     from torch import nn
 
-    class Block(nn.Module):
+    class ResidualBlock(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.first = nn.Conv2d(inputs, filters, 3, stride, 1, bias=False)
@@ -138,4 +138,4 @@ def _block(inputs: int, filters: int, stride: int, activation: Activation) -> nn
             added: torch.Tensor = self.activation(inner + self.shortcut(x))
             return added
 
-    return Block()
+    return ResidualBlock()

@@ -7,11 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
 from exhume.models.base import Activation, Network
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,7 +19,7 @@ class TwoLayer(Network):
     """Scores A·σ(Wz + b) + c of a record z with d values, ``width`` hidden units (section 3).
 
     Parameters: ``hidden.weight`` W (m, d), ``output.weight`` A (outputs, m); ``hidden.bias`` b and
-    ``output.bias`` c where asked for. The paper's network has neither.
+    ``output.bias`` c if requested. The paper's network has neither.
 
     >>> TwoLayer((64,), 10, width=1024).parameter_count()
     75776
@@ -59,14 +56,3 @@ class TwoLayer(Network):
         inputs = math.prod(self.record_shape)
         widths = f"{inputs}-{self.width}-{self.outputs}"
         return f"a two-layer {widths} network ({self.activation.value})"
-
-    def gaussian_parameters(self, rng: np.random.Generator) -> dict[str, FloatArray]:
-        """Draw W ~ N(0, I), A ~ N(0, 1/m²) and biases of 0 (Liu et al. 2024, Assumption B.2)."""
-        inputs = math.prod(self.record_shape)
-        drawn: dict[str, FloatArray] = {"hidden.weight": rng.standard_normal((self.width, inputs))}
-        if self.hidden_bias:
-            drawn["hidden.bias"] = np.zeros(self.width)
-        drawn["output.weight"] = rng.standard_normal((self.outputs, self.width)) / self.width
-        if self.output_bias:
-            drawn["output.bias"] = np.zeros(self.outputs)
-        return drawn

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from exhume.errors import InputError
+from exhume.models.cnn import as_records
 from exhume.models.lenet import require_image
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +38,7 @@ class UNet:
         """Return the module; its parameters are drawn from ``seed`` alone."""
         import torch
 
-        # Modules draw from the global stream: it is put back as it was.
+        # Modules draw from the global stream, so its state is restored.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return _module(self)
@@ -49,7 +50,7 @@ def _module(settings: UNet) -> nn.Module:
     from torch.nn.functional import interpolate
 
     channels = require_image(settings.record_shape)[2]
-    width, grey = settings.width, len(settings.record_shape) == 2
+    width = settings.width
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -70,7 +71,7 @@ def _module(settings: UNet) -> nn.Module:
                 x = interpolate(x, size=skip.shape[-2:], mode="nearest")
                 x = level(torch.cat([x, skip], dim=1))
             image = torch.sigmoid(self.out(x))
-            return image[:, 0] if grey else image.movedim(1, -1)
+            return as_records(image, settings.record_shape)
 
     return Net()
 
