@@ -1,4 +1,4 @@
-"""Straight from a fitted scikit-learn estimator: its release, and what an informed adversary knows.
+"""The release and an informed adversary's knowledge, from a fitted scikit-learn estimator.
 
 >>> from sklearn.linear_model import Ridge
 >>> rng = np.random.default_rng(0)
@@ -12,30 +12,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import Array
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge, KnownAttributes
-from exhume.records import Records
-from exhume.release import Weights
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge, KnownAttributes
+from exhume.protocol.records import Records
+from exhume.protocol.release import Weights
 from exhume.training.families import Family
 from exhume.training.glm import GLM, Solver
 from exhume.training.penalty import Penalty
+from exhume.training.sklearn_solvers import named_parameters
+
+if TYPE_CHECKING:
+    from exhume.api import AuditedRun
+    from exhume.data.frames import MixedTable
+    from exhume.training.frames import Frames
 
 _REFUSED = {
     "GammaRegressor": "its log link is not the Gamma family's canonical one",
     "TweedieRegressor": "its link is not the canonical one of its family",
     "SGDClassifier": "it stops after passes over the data, not at an optimum",
     "SGDRegressor": "it stops after passes over the data, not at an optimum",
-    "Lasso": "an L1 penalty has no gradient at zero, so that the optimum does not fix it",
-    "ElasticNet": "an L1 penalty has no gradient at zero, so that the optimum does not fix it",
+    "Lasso": "an L1 penalty has no gradient at zero, so the optimum does not determine it",
+    "ElasticNet": "an L1 penalty has no gradient at zero, so the optimum does not determine it",
 }
+
+_AUDIT = "exhume.sklearn.audit takes any estimator and pipeline"
 
 
 def release(
@@ -49,9 +58,9 @@ def release(
 ) -> tuple[Weights, Knowledge]:
     """Return the parameters of a fitted estimator, and the knowledge of an informed adversary.
 
-    ``fixed_set`` holds every training record but one. LinearRegression, Ridge, LogisticRegression,
-    PoissonRegressor, or a Pipeline of StandardScaler and one of these. Where the estimator was
-    fitted with sample weights, ``sample_weight`` gives those of the fixed set and the target's.
+    ``fixed_set`` holds every training record but one. The estimator is a LinearRegression, Ridge,
+    LogisticRegression or PoissonRegressor, or a Pipeline of StandardScaler and one of these. If it
+    was fitted with sample weights, ``sample_weight`` gives those of the fixed set and the target's.
     """
     scaler, final = _parts(estimator)
     model = replace(training(final), standardise=scaler is not None)
@@ -63,6 +72,7 @@ def release(
             f"the estimator was fitted on {final.n_features_in_} features, the fixed set has "
             f"shape {x.shape}"
         )
+    _require_labels(model, records.labels, label)
     if scaler is not None and sample_weight is not None:
         raise InputError("a scaler with sample weights is not supported: its mean is weighted too")
     knowledge = Knowledge(
@@ -77,30 +87,131 @@ def release(
     return parameters(estimator), knowledge
 
 
+def audit(
+    estimator: Any,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    out: str | Path = "exhume-run",
+    targets: int = 20,
+    labels: bool = False,
+    attacks: Sequence[str] | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    quiet: bool = False,
+    attributes: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+) -> AuditedRun:
+    """Audit what a fit of any scikit-learn estimator or pipeline holds of single records.
+
+    It is fitted again with each of ``targets`` records in turn, beside all the others, which the
+    adversary knows; every fitted attribute is released. ``x`` is an array of numbers or a frame of
+    pandas or polars, with columns of every kind; ``columns`` says what some of them are
+    (``{"zip": "categorical"}``). ``labels`` says whether the adversary knows the target's label
+    too, ``attributes`` which columns. The folder ``out`` has the run; the same call resumes it.
+    """
+    from exhume.api import audited
+    from exhume.audit.in_python import estimator_plan
+    from exhume.training.estimator import Estimator
+    from exhume.training.unwrapped import unwrapped
+
+    if not hasattr(estimator, "get_params") or not hasattr(estimator, "fit"):
+        raise InputError(f"{type(estimator).__name__} is no scikit-learn estimator: it has no fit")
+    table, frames = _table(x, y, columns or {})
+    rows = frames(table.records.x) if frames is not None else table.records.x
+    template = unwrapped(estimator, rows, table.records.labels)
+    plan = estimator_plan(
+        Estimator(template, frames),
+        table.records,
+        targets=targets,
+        attacks=attacks,
+        knows_labels=labels,
+        seed=seed,
+        attributes=attributes,
+        left_out=table.left_out,
+    )
+    return audited(plan, Path(out), workers, quiet)
+
+
+def _table(x: Any, y: Any, columns: Mapping[str, str]) -> tuple[MixedTable, Frames | None]:
+    """Return records, and how frames are made of them where they came as one."""
+    from exhume.data.frames import answers_of, cells_of_frame, is_frame, table_of
+    from exhume.data.infer_schema import ColumnWish
+    from exhume.training.frames import Frames, dtypes_of
+
+    if np.ndim(y) > 1:
+        raise InputError(
+            f"y has shape {np.shape(y)}: audit one response per row at a time, y[:, 0] for example"
+        )
+    if not is_frame(x):
+        values = np.asarray(x)
+        if values.dtype.kind not in "biuf":
+            raise InputError(
+                f"x must hold numbers, got {values.dtype}: give text and categories as a frame of "
+                "pandas or polars, whose columns have names"
+            )
+        if columns:
+            raise InputError("columns says what columns of a frame are, and x is an array")
+        return _plain_table(values, y), None
+    cells, library = cells_of_frame(x)
+    wishes = {name: ColumnWish(kind) for name, kind in columns.items()}
+    answers = answers_of(y)
+    name = str(getattr(y, "name", "") or "")
+    table = table_of(cells, answers, label=name, wishes=wishes, source="x", library=library)
+    return table, Frames(table.schema, library, dtypes_of(x, table.schema))
+
+
+def _plain_table(values: Array, y: Any) -> MixedTable:
+    """Return an array of numbers as records, without names."""
+    from exhume.data.frames import MixedTable
+    from exhume.protocol.schema import Schema
+
+    records = Records(values.astype(np.float64), _plain_labels(np.asarray(y)))
+    return MixedTable(records, Schema(()))
+
+
+def _require_labels(model: GLM, labels: Array, own: object | None) -> None:
+    """Refuse labels that the model was not fitted on, before an attack meets them."""
+    if model.classes is None:
+        numbers = labels.dtype.kind in "biuf" and isinstance(own, float | int | np.number | None)
+        if not numbers:
+            first = labels.tolist()[0] if labels.dtype.kind not in "biuf" else own
+            raise InputError(f"the model predicts numbers, but a label is {first!r}")
+        return
+    for one in [*np.unique(labels).tolist(), *([] if own is None else [own])]:
+        if one not in model.classes:
+            there = ", ".join(map(repr, model.classes))
+            raise InputError(f"label {one!r} is none of the model's classes: {there}")
+
+
 def parameters(estimator: Any) -> Weights:
-    """Return what a fitted estimator holds, under the names that ``training.GLM`` publishes."""
-    scaler, final = _parts(estimator)
-    arrays: dict[str, Array] = {"coef": np.atleast_2d(final.coef_)}
-    if final.fit_intercept:
-        arrays["intercept"] = np.atleast_1d(np.asarray(final.intercept_, dtype=np.float64))
-    if scaler is not None:
-        arrays |= {
-            "scaler.mean": scaler.mean_,
-            "scaler.scale": scaler.scale_,
-            "scaler.count": np.asarray(scaler.n_samples_seen_),
-        }
-    return Weights(arrays)
+    """Return the parameters of a fitted estimator, with the names that ``training.GLM`` uses."""
+    return named_parameters(*_parts(estimator))
 
 
-def save(estimator: Any, path: Path) -> None:
-    """Write a fitted estimator's parameters as safetensors, for ``exhume audit`` to read."""
-    from exhume.audit.files import write_arrays
+def save(estimator: Any, path: str | Path) -> None:
+    """Write a fitted estimator for ``exhume audit``: all of it as .skops.
 
-    write_arrays(Path(path), dict(parameters(estimator).parameters))
+    As .safetensors, the parameters of a linear model alone. Only the owner can read the file.
+    """
+    from exhume.data.array_files import write_arrays
+    from exhume.data.estimator_files import SKOPS, write_estimator
+
+    path = Path(path)
+    if path.suffix == SKOPS:
+        _require_fit(estimator)
+        write_estimator(path, estimator)
+    elif path.suffix == ".safetensors":
+        write_arrays(path, dict(parameters(estimator).parameters))
+    else:
+        raise InputError(
+            f"{path}: an estimator is saved as {SKOPS} with all its settings, or as .safetensors "
+            "with the parameters of a linear model alone"
+        )
 
 
 def training(estimator: Any) -> GLM:
-    """Return the training that a fitted linear estimator stands for, or refuse with the reason."""
+    """Return the training of a fitted linear estimator; raises InputError if unsupported."""
     name = type(estimator).__name__
     match name:
         case "LinearRegression" | "Ridge":
@@ -114,66 +225,11 @@ def training(estimator: Any) -> GLM:
     reason = _REFUSED.get(
         name, "supported: LinearRegression, Ridge, LogisticRegression, PoissonRegressor"
     )
-    raise InputError(f"{name} can't be attacked in closed form: {reason}")
-
-
-def fit(model: GLM, data: Records, *, seed: int) -> Weights:
-    """Fit with the scikit-learn solver that ``model`` names, and return the parameters."""
-    import warnings
-
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    estimator = _estimator(model, float(model.weights_of(data).sum()), seed)
-    rows = np.asarray(data.x, dtype=np.float64).reshape(len(data), -1)
-    whole = make_pipeline(StandardScaler(), estimator) if model.standardise else estimator
-    weights = {}
-    if data.weight is not None:
-        # The weights are the loss's alone: the scaler counts every record once.
-        name = f"{whole.steps[-1][0]}__sample_weight" if model.standardise else "sample_weight"
-        weights[name] = data.weight
-    with warnings.catch_warnings():
-        # An unfinished solver is what the audit measures, and shows in the attack's own estimate.
-        warnings.simplefilter("ignore")
-        try:
-            whole.fit(rows, data.labels, **weights)
-        except ValueError as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"scikit-learn refuses this training: {reason}") from None
-    return parameters(whole)
-
-
-def _estimator(model: GLM, total_weight: float, seed: int) -> Any:
-    from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
-
-    strength = model.penalty.summed(1) * (total_weight if model.penalty.averaged else 1.0)
-    name = model.solver.name
-    common: dict[str, Any] = {"fit_intercept": model.intercept}
-    if model.solver.tolerance is not None:
-        common["tol"] = model.solver.tolerance
-    if model.solver.max_iterations is not None:
-        common["max_iter"] = model.solver.max_iterations
-    match model.family:
-        case Family.LINEAR if strength == 0.0:
-            return LinearRegression(fit_intercept=model.intercept)
-        case Family.LINEAR:
-            return Ridge(alpha=strength, solver=name, random_state=seed, **common)
-        case Family.POISSON:
-            return PoissonRegressor(alpha=strength / total_weight, solver=name, **common)
-    weights = model.class_weights
-    return LogisticRegression(
-        C=np.inf if strength == 0.0 else 1.0 / strength,
-        solver=name,
-        random_state=seed,
-        class_weight=None
-        if weights is None
-        else dict(zip(model.classes or (), weights, strict=True)),
-        **common,
-    )
+    raise InputError(f"{name} can't be attacked in closed form: {reason}; {_AUDIT}")
 
 
 def _parts(estimator: Any) -> tuple[Any | None, Any]:
-    """Split a Pipeline of a scaler and a model; anything else is a model."""
+    """Split a Pipeline into scaler and model; anything else is a model."""
     if type(estimator).__name__ != "Pipeline":
         _require_fitted(estimator)
         return None, estimator
@@ -182,7 +238,10 @@ def _parts(estimator: Any) -> tuple[Any | None, Any]:
     if len(steps) == 1:
         return _parts(steps[0])
     if len(steps) != 2 or names[0] != "StandardScaler":
-        raise InputError(f"a Pipeline must be StandardScaler and a linear model, got {names}")
+        raise InputError(
+            f"a Pipeline must be StandardScaler and a linear model, got {' → '.join(names)}; "
+            f"{_AUDIT}"
+        )
     scaler, final = steps
     _require_fitted(final)
     if not scaler.with_mean or not scaler.with_std:
@@ -192,10 +251,25 @@ def _parts(estimator: Any) -> tuple[Any | None, Any]:
 
 def _require_fitted(estimator: Any) -> None:
     name = type(estimator).__name__
+    _require_fit(estimator)
     if name in _REFUSED:
         training(estimator)
     if not hasattr(estimator, "coef_"):
-        raise InputError(f"{name} has no coefficients: fit it first, or give a linear model")
+        raise InputError(f"{name} has no coefficients: {_AUDIT}")
+
+
+def _require_fit(estimator: Any) -> None:
+    """Refuse an estimator that is not fitted, and anything that is none."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        raise InputError(f"the {type(estimator).__name__} is not fitted: fit it first") from None
+    except TypeError:
+        name = type(estimator).__name__
+        raise InputError(f"{name} is no scikit-learn estimator: it has no fit") from None
 
 
 def _least_squares(estimator: Any) -> GLM:
@@ -206,8 +280,8 @@ def _least_squares(estimator: Any) -> GLM:
     if type(estimator).__name__ == "LinearRegression":
         return GLM(Family.LINEAR, Penalty(), estimator.fit_intercept, solver=Solver("lstsq"))
     if np.ndim(estimator.alpha) > 0:
-        raise InputError("Ridge with one alpha a target is not supported: give a single alpha")
-    # `solver_` says what "auto" came to.
+        raise InputError("Ridge with one alpha per target is not supported: give a single alpha")
+    # `solver_` is the solver that "auto" selected.
     solver = getattr(estimator, "solver_", estimator.solver)
     return GLM(
         Family.LINEAR,
@@ -239,7 +313,7 @@ def _logistic(estimator: Any) -> GLM:
 
 
 def _penalty_name(estimator: Any) -> str | None:
-    """What is penalised, across versions: ``penalty`` gave way to ``l1_ratio`` and ``C=inf``."""
+    """Return the penalty across versions: ``l1_ratio`` and ``C=inf`` replaced ``penalty``."""
     named = getattr(estimator, "penalty", "deprecated")
     if named is None or named == "none" or not np.isfinite(estimator.C):
         return None
@@ -253,7 +327,7 @@ def _require_squared_norm(estimator: Any) -> None:
     if named in ("l1", "elasticnet"):
         raise InputError(
             f"a penalty with an L1 part ({named}, l1_ratio={estimator.l1_ratio}) has no gradient "
-            "at zero: the optimum does not fix it; only squared-norm penalties can be inverted"
+            "at zero: the optimum does not determine it; only squared-norm penalties are supported"
         )
 
 
@@ -270,5 +344,5 @@ def _class_weights(estimator: Any, classes: tuple[Any, ...]) -> tuple[float, ...
 
 
 def _plain_labels(y: Array) -> Array:
-    """Labels without objects inside: strings become a string array."""
+    """Return labels without objects inside: strings become a string array."""
     return y.astype(str) if y.dtype.hasobject else y

@@ -1,4 +1,4 @@
-"""A model that only answers: trained as usual, released through its outputs on probe points."""
+"""A model released only through its outputs on probe points."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.arrays import Array, frozen
-from exhume.errors import InputError
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Answer, Outputs, Weights
+from exhume.protocol.arrays import Array, frozen
+from exhume.protocol.defence import Defence, undefended
+from exhume.protocol.errors import InputError
+from exhume.protocol.mechanism import Mechanism, layers
+from exhume.protocol.records import Records
+from exhume.protocol.release import Answer, Outputs, Weights
 from exhume.training.model import Model
+from exhume.training.recorded import Recorded
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Answers(Mechanism):
-    """Publishes what ``inner`` answers on ``queries`` (q, *record shape) of the adversary's."""
+    """Publishes the outputs of ``inner`` on the adversary's ``queries`` (q, *record shape)."""
 
     inner: Mechanism
     queries: Array
@@ -30,23 +32,26 @@ class Answers(Mechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", frozen(self.queries))
 
+    @property
+    def wrapped(self) -> Mechanism:
+        """The mechanism that is trained and queried."""
+        return self.inner
+
     def publish(self, data: Records, *, rng: np.random.Generator) -> Outputs:
-        """Train the inner mechanism and ask its model every query."""
+        """Train the inner mechanism and evaluate its model on every query."""
         return self._ask(self.inner.publish(data, rng=rng))
 
     def publish_each(
         self, fixed_set: Records, targets: Records, *, rngs: Sequence[np.random.Generator]
     ) -> Sequence[Outputs]:
-        """Train with each target in turn, sharing what the inner mechanism shares."""
+        """Train with each target in turn; work is shared as in the inner mechanism."""
         return [self._ask(r) for r in self.inner.publish_each(fixed_set, targets, rngs=rngs)]
 
     def event(self, records: int) -> dp_accounting.DpEvent:
-        """Answers are post-processing: they cost what the inner mechanism costs."""
+        """Return the inner event: answers are post-processing."""
         return self.inner.event(records)
 
     def _ask(self, release: object) -> Outputs:
-        from exhume.defences.base import undefended
-
         model = undefended(self.inner)
         if not isinstance(model, Model) or not isinstance(release, Weights):
             raise InputError(f"answers need a mechanism that trains a model, got {self.inner}")
@@ -56,15 +61,14 @@ class Answers(Mechanism):
 
 
 def trained_model(mechanism: Mechanism) -> Mechanism:
-    """Return the mechanism under any defences and answers: what was trained."""
-    from exhume.defences.base import undefended
-
-    inner = undefended(mechanism)
-    return trained_model(inner.inner) if isinstance(inner, Answers) else inner
+    """Return the trained mechanism under any defences, answers and records of its steps."""
+    return next(
+        one for one in layers(mechanism) if not isinstance(one, Defence | Answers | Recorded)
+    )
 
 
 def probes(pool: Records, count: int, *, rng: np.random.Generator) -> Array:
-    """Return ``count`` random points that spread like the pool, for an adversary to ask at."""
+    """Return ``count`` random query points, distributed like the pool."""
     x = np.asarray(pool.x, dtype=np.float64)
     deviation = x.std(axis=0) + 0.1 * float(x.std()) + 1e-12
     draws = rng.standard_normal((count, *pool.record_shape))

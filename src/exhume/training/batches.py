@@ -1,4 +1,4 @@
-"""Which records a training step sees."""
+"""The records of each training step."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.errors import InputError
-from exhume.seeds import stream
+from exhume.protocol.errors import InputError
+from exhume.protocol.seeds import stream
 
 Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Mini-batches of ``size``, shuffled anew each epoch; the last of an epoch may be smaller.
+    """Mini-batches of ``size``, shuffled again each epoch; the last of an epoch may be smaller.
 
-    ``seed`` fixes the order for everybody who knows the training; None draws it from the training's
-    own stream, so the adversary has it not. ``poisson``: each record joins each step by chance
-    size / n instead, as the accounting of DP-SGD asks for.
+    ``seed`` fixes the order for everybody who knows the training. None draws it from the training's
+    own random stream, which the adversary does not know. With ``poisson`` each record is in each
+    step with probability size / n instead, as the accounting of DP-SGD requires.
     """
 
     size: int
@@ -37,11 +37,11 @@ class Batches:
         return self.seed is not None
 
     def steps_an_epoch(self, count: int) -> int:
-        """Return how many steps an epoch over ``count`` records has."""
+        """Return the number of steps per epoch over ``count`` records."""
         return -(-count // self.size)
 
     def steps(self, count: int, epochs: int, rng: np.random.Generator) -> Iterator[Index]:
-        """Yield the records of each step; ``rng`` is used only where there is no seed."""
+        """Yield the records of each step; ``rng`` is used only without a seed."""
         if self.seed is not None:
             rng = stream(self.seed, "order")
         for _ in range(epochs):

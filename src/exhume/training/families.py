@@ -1,4 +1,4 @@
-"""The families of generalised linear models with their canonical link."""
+"""The families of generalised linear models with their canonical links."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 import numpy as np
 from scipy.special import expit, softmax
 
-from exhume.arrays import FloatArray
+from exhume.protocol.arrays import FloatArray
 
 
 class Family(Enum):
@@ -31,7 +31,7 @@ class Family(Enum):
             case Family.LOGISTIC:
                 return np.asarray(expit(scores))
             case Family.POISSON:
-                # Beyond e^500 a damped Newton step is rejected anyway; this keeps it a number.
+                # Beyond e^500 a damped Newton step is rejected anyway; the limit avoids overflow.
                 return np.exp(np.minimum(scores, 500.0))
             case Family.MULTINOMIAL:
                 return np.asarray(softmax(scores, axis=-1))

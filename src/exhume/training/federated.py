@@ -1,37 +1,40 @@
-"""Federated training: a server that hears nothing but what a mechanism releases, round by round."""
+"""Federated training: the server sees only the releases of a mechanism, round by round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exhume.arrays import Array
-from exhume.errors import DivergedError, InputError
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Gradient, Release, Update
+from exhume.protocol.arrays import Array
+from exhume.protocol.defence import Defence
+from exhume.protocol.errors import DivergedError, InputError
+from exhume.protocol.mechanism import Mechanism, layers
+from exhume.protocol.records import Records
+from exhume.protocol.release import Gradient, Release, Update
 from exhume.training.batches import Batches, Index
-from exhume.training.gradient import Aggregate, GradientStep, LocalSteps, gradient_step
+from exhume.training.gradient import GradientStep, gradient_step
+from exhume.training.local_steps import Aggregate, LocalSteps
 from exhume.training.optimisers import SGD
 
 if TYPE_CHECKING:
     import dp_accounting
     import torch
 
-    from exhume.training.objective import Objective
+    from exhume.derivatives.objective import Objective
 
 
 @dataclass(frozen=True)
 class Federated:
-    """How a server trains: in every round ``clients`` releases, of ``batch_size`` records each.
+    """Settings of a server: per round, ``clients`` releases of ``batch_size`` records each.
 
-    Gradients are averaged and descended along; updates are averaged and added, with the momentum
-    on the way (Hsu et al. 2019). The records are shuffled anew each epoch, and a round is always
-    whole; with ``poisson`` each record joins each round by chance batch_size / n instead, as the
-    accounting of DP-SGD asks for, and what is sent counts by the number of records expected.
+    Gradients are averaged and used for gradient descent. Updates are averaged and added, with
+    server momentum (Hsu et al. 2019). The records are shuffled again each epoch, and a round is
+    always complete. With ``poisson`` each record is in each round with probability batch_size / n
+    instead, as the accounting of DP-SGD requires, and releases are weighted by the expected number
+    of records.
     """
 
     rounds: int
@@ -46,18 +49,18 @@ class Federated:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.poisson and self.clients > 1:
             raise InputError(
-                f"poisson sampling is of all records together: clients = 1, got {self.clients}"
+                f"poisson sampling needs a single client: clients = 1, got {self.clients}"
             )
 
     @property
     def records(self) -> int:
-        """How many records a round takes (with Poisson sampling: on average)."""
+        """The number of records per round (with Poisson sampling: on average)."""
         return self.batch_size * self.clients
 
     def batches(self, count: int, rng: np.random.Generator) -> Iterator[list[Index]]:
-        """Yield every round's batches out of ``count`` records, one a release."""
+        """Yield every round's batches out of ``count`` records, one per release."""
         if count < self.records:
-            raise InputError(f"a round takes {self.records} records, there are {count}")
+            raise InputError(f"a round needs {self.records} records, but there are {count}")
         order = Batches(self.records, seed=None, poisson=self.poisson)
         epochs = -(-self.rounds // max(1, count // self.records))
         drawn = order.steps(count, epochs, rng)
@@ -66,26 +69,23 @@ class Federated:
             yield np.array_split(chosen, self.clients)
 
     def event(self, mechanism: Mechanism, count: int) -> dp_accounting.DpEvent:
-        """Return what the whole training on ``count`` records amounts to, for one of them.
+        """Return the privacy event of the whole training on ``count`` records, for one of them.
 
-        Shuffled, a record takes part once an epoch. Poisson sampling amplifies DP-SGD's own event;
-        of nothing else is the number of records hidden, so that nothing else is claimed.
+        With shuffling, a record takes part once per epoch. Poisson sampling amplifies DP-SGD's own
+        event. All other mechanisms reveal the number of records, so no amplification is claimed.
         """
         import dp_accounting
 
-        from exhume.defences import DPSGD
-
         mechanism = once(mechanism)
-        one = mechanism.event(self.batch_size)
+        if self.poisson:
+            rate = min(1.0, self.records / count)
+            one, times = mechanism.sampled_event(self.batch_size, rate), self.rounds
+        else:
+            one = mechanism.event(self.batch_size)
+            times = -(-self.rounds // max(1, count // self.records))
         if isinstance(one, dp_accounting.NonPrivateDpEvent):
             return one
-        if self.poisson:
-            if not isinstance(mechanism, DPSGD):
-                return dp_accounting.NonPrivateDpEvent()
-            sampled = dp_accounting.PoissonSampledDpEvent(min(1.0, self.records / count), one)
-            return dp_accounting.SelfComposedDpEvent(sampled, self.rounds)
-        epochs = -(-self.rounds // max(1, count // self.records))
-        return dp_accounting.SelfComposedDpEvent(one, epochs)
+        return dp_accounting.SelfComposedDpEvent(one, times)
 
     def train(
         self,
@@ -94,11 +94,11 @@ class Federated:
         order: np.random.Generator,
         rng: np.random.Generator,
     ) -> dict[str, Array]:
-        """Return the parameters by name after all rounds; DivergedError where they are not finite.
+        """Return the parameters by name after all rounds; raises DivergedError if not finite.
 
-        The training starts where the mechanism's gradient step does. ``order`` draws the batches
-        (and where the step draws its parameters in secret, those), ``rng`` whatever the mechanism
-        draws: two defences with the same ``order`` see the same batches.
+        The training starts at the parameters of the mechanism's gradient step. ``order`` draws the
+        batches (and secret initial parameters), ``rng`` everything that the mechanism draws: two
+        defences with the same ``order`` see the same batches.
         """
         mechanism = once(mechanism)
         step = gradient_step(mechanism)
@@ -117,7 +117,7 @@ class Federated:
 
 
 class _Place:
-    """Where the training stands: one objective for all rounds, and the parameters (P,)."""
+    """The current state of the training: one objective for all rounds, and the parameters (P,)."""
 
     def __init__(self, objective: Objective, theta: torch.Tensor) -> None:
         self.objective, self.theta = objective, theta
@@ -125,16 +125,16 @@ class _Place:
 
 @dataclass(frozen=True, eq=False)
 class _Live(GradientStep):
-    """A gradient step at whatever parameters the training has reached: nothing is built again."""
+    """A gradient step at the current parameters of the training, without rebuilding the network."""
 
     place: _Place = field(kw_only=True)
 
     def objective(self, precision: str | None = None) -> Objective:
-        """Return the training's one objective."""
+        """Return the objective of the training."""
         return self.place.objective
 
     def theta(self, objective: Objective, rng: np.random.Generator) -> torch.Tensor:
-        """Return where the training stands."""
+        """Return the current parameters."""
         return self.place.theta
 
 
@@ -143,7 +143,7 @@ def _fields(step: GradientStep) -> dict[str, Any]:
 
 
 class _Server:
-    """Moves the parameters by what is released."""
+    """Updates the parameters with the releases."""
 
     def __init__(
         self, settings: Federated, mechanism: Mechanism, place: _Place, rng: np.random.Generator
@@ -152,11 +152,11 @@ class _Server:
         self._state = settings.optimiser.start(place.theta)
 
     def take(self, releases: Sequence[Release], records: int) -> None:
-        """Make one step along the mean of ``releases``, about so many ``records``."""
+        """Take one step along the mean of ``releases``, which cover about ``records`` records."""
         place, optimiser = self._place, self._settings.optimiser
         mean = _mean(place.objective, releases) if releases else self._silence()
         if releases and isinstance(releases[0], Update):
-            # The clients have taken their steps: their change is added as it is.
+            # The clients have already taken their steps: their change is added directly.
             optimiser, mean = SGD(1.0, optimiser.momentum), -mean
         elif releases and self._settings.poisson:
             mean = mean * (records / self._settings.records)
@@ -165,13 +165,11 @@ class _Server:
             raise DivergedError(f"the parameters went to infinity: {optimiser.describe()}")
 
     def _silence(self) -> torch.Tensor:
-        """Return what is heard where by chance no record takes part: noise at most."""
-        from exhume.defences import DPSGD
-
+        """Return the release of a round without any record: at most noise."""
         shape = tuple(self._place.theta.shape)
-        if not isinstance(self._mechanism, DPSGD):
+        deviation = self._mechanism.noise_alone(self._settings.records)
+        if deviation == 0.0:
             return self._place.theta.new_zeros(shape)
-        deviation = self._mechanism.deviation(self._settings.records)
         return self._place.objective.tensor(self._rng.normal(0.0, deviation, shape))
 
 
@@ -179,33 +177,24 @@ def _mean(objective: Objective, releases: Sequence[Release]) -> torch.Tensor:
     import torch
 
     if not all(isinstance(one, Gradient | Update) for one in releases):
-        raise InputError("federated training takes gradients and updates, and nothing else")
+        raise InputError("federated training takes only gradients and updates")
     return torch.stack([objective.flat(dict(one.arrays())) for one in releases]).mean(dim=0)
 
 
 def once(
     mechanism: Mechanism, change: Callable[[GradientStep], GradientStep] | None = None
 ) -> Mechanism:
-    """Return the mechanism as a client runs it in one round, with another step where given.
+    """Return the mechanism of a client in one round, optionally with another step.
 
-    ``Rounds`` stands for what an adversary has after several rounds, which are the training's own.
+    ``Rounds`` describes what an adversary has after several rounds; here, the training runs them.
     """
-    from exhume.defences import Defence, Rounds
-
-    if isinstance(mechanism, GradientStep):
-        return mechanism if change is None else change(mechanism)
-    if isinstance(mechanism, Rounds):
-        return once(mechanism.inner, change)
-    if isinstance(mechanism, LocalSteps | Aggregate):
-        # What a step becomes stays a step, which the type of ``once`` can't say.
-        return replace(mechanism, client=cast(Any, once(mechanism.client, change)))
-    if isinstance(mechanism, Defence):
-        return cast(Mechanism, replace(cast(Any, mechanism), inner=once(mechanism.inner, change)))
-    raise InputError(
-        f"federated training takes what sends gradients or updates, not {type(mechanism).__name__}"
-    )
-
-
-def at_parameters(mechanism: Mechanism, parameters: Mapping[str, Array]) -> Mechanism:
-    """Return the mechanism of one round with its gradient step at ``parameters``."""
-    return once(mechanism, lambda step: replace(step, state=parameters))
+    stack, wrapping = layers(mechanism), (Defence, LocalSteps, Aggregate)
+    core = next(one for one in stack if not isinstance(one, wrapping))
+    if not isinstance(core, GradientStep):
+        kind = type(core).__name__
+        raise InputError(f"federated training needs gradients or updates, not {kind}")
+    found: Mechanism = core if change is None else change(core)
+    for one in reversed(stack):
+        if isinstance(one, wrapping):
+            found = one.in_one_round(found)
+    return found

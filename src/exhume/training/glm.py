@@ -1,4 +1,4 @@
-"""Training a generalised linear model: the mechanism that the closed-form attack inverts."""
+"""Training of a generalised linear model: the mechanism that the closed-form attack inverts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
-from exhume.errors import InputError
-from exhume.records import Records
-from exhume.release import Weights
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
+from exhume.protocol.release import Weights
 from exhume.training.families import Family
 from exhume.training.model import Label, Model
 from exhume.training.newton import Problem, minimise, minimise_each
 from exhume.training.penalty import Penalty
+from exhume.training.shared_units import SharedUnits, scalers_with
 
 
 @dataclass(frozen=True)
 class Solver:
-    """How the optimum is found: ``exact`` is Newton to rounding error, others are scikit-learn's.
+    """The solver: ``exact`` is Newton to rounding error, others are scikit-learn's.
 
     ``tolerance`` and ``max_iterations`` are those of scikit-learn; None means its default.
     """
@@ -40,10 +41,10 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class GLM(Model):
-    """A linear, logistic, multinomial or Poisson model, fitted to its optimum (or near it).
+    """A linear, logistic, multinomial or Poisson model, fitted to (or near) its optimum.
 
-    ``classes`` lists the labels of a classifier in the order of its outputs; ``class_weights``
-    goes with it. ``standardise`` fits a StandardScaler on all the data first and releases it too.
+    ``classes`` lists the labels of a classifier in the order of its outputs, and ``class_weights``
+    their weights. ``standardise`` fits a StandardScaler on all the data first and releases it too.
     Releases ``coef`` (outputs, features), ``intercept`` (outputs,), and with a scaler its
     ``scaler.mean``, ``scaler.scale`` (features,) and ``scaler.count`` ().
     """
@@ -69,14 +70,14 @@ class GLM(Model):
 
     @property
     def outputs(self) -> int:
-        """How many scores the model has."""
+        """The number of scores of the model."""
         return len(self.classes or ()) if self.family is Family.MULTINOMIAL else 1
 
     def publish(self, data: Records, *, rng: np.random.Generator) -> Weights:
         """Fit the model on ``data`` and release its parameters."""
         self._check(data)
         if self.solver.name != "exact":
-            from exhume.sklearn import fit
+            from exhume.training.sklearn_solvers import fit
 
             return fit(self, data, seed=int(rng.integers(2**31)))
         scaler = fitted_scaler(data) if self.standardise else {}
@@ -91,7 +92,7 @@ class GLM(Model):
             try:
                 return self._publish_shared(fixed_set, targets)
             except InputError:
-                # The fixed set alone may leave undetermined what it decides with a target.
+                # The model may be determined with a target but not by the fixed set alone.
                 pass
         return [
             self.publish(fixed_set.with_record(targets.take([i])), rng=rng)
@@ -100,13 +101,31 @@ class GLM(Model):
 
     def _publish_shared(self, fixed_set: Records, targets: Records) -> list[Weights]:
         self._check(fixed_set.with_record(targets))
+        if self.standardise:
+            return self._publish_scaled(fixed_set, targets)
         problem = self.problem(fixed_set, {})
         rows, responses = self.design(targets.x, {}), self.responses(targets.labels)
         thetas = minimise_each(problem, rows, responses)
         return [Weights(self.parameters(theta)) for theta in thetas]
 
+    def _publish_scaled(self, fixed_set: Records, targets: Records) -> list[Weights]:
+        """Fit in the units of the fixed set's scaler, which those with a target hardly differ from.
+
+        There, the penalty of a column follows the target's own scale.
+        """
+        rows, base = np.asarray(fixed_set.x, dtype=np.float64), fitted_scaler(fixed_set)
+        rows, own = rows.reshape(len(rows), -1), np.asarray(targets.x, dtype=np.float64)
+        scalers = scalers_with(base, rows, own.reshape(len(own), -1))
+        units, problem = SharedUnits.of(base, scalers), self.problem(fixed_set, base)
+        penalties = np.repeat(problem.penalty[None], len(scalers), axis=0)
+        penalties[:, 1:] /= units.ratio**2
+        design, responses = self.design(targets.x, base), self.responses(targets.labels)
+        thetas = units.outward(minimise_each(problem, design, responses, penalties))
+        pairs = zip(thetas, scalers, strict=True)
+        return [Weights({**self.parameters(theta), **scaler}) for theta, scaler in pairs]
+
     def scores(self, release: Weights, x: Array) -> FloatArray:
-        """Return the linear predictor (n, outputs) of records ``x``, scaled where a scaler is."""
+        """Return the linear predictor (n, outputs) of records ``x``, after any scaler."""
         scaler = {name: a for name, a in release.parameters.items() if name.startswith("scaler.")}
         return np.asarray(self.design(x, scaler) @ self.theta(release.parameters))
 
@@ -131,10 +150,10 @@ class GLM(Model):
             )
         return f"a {_KINDS[self.family]} ({', '.join(details)})"
 
-    # What the attack needs to know of the training, in the terms of the objective.
+    # The parts of the training that the attack needs, in the terms of the objective.
 
     def design(self, x: Array, scaler: Mapping[str, Array]) -> FloatArray:
-        """Return records as rows, scaled and with a leading 1 where there is an intercept."""
+        """Return records as rows, scaled and, with an intercept, with a leading 1."""
         rows = np.asarray(x, dtype=np.float64).reshape(len(x), math.prod(x.shape[1:]))
         if scaler:
             rows = (rows - scaler["scaler.mean"]) / scaler["scaler.scale"]
@@ -148,7 +167,7 @@ class GLM(Model):
         matches = np.asarray(labels)[:, None] == np.asarray(self.classes)[None, :]
         if not matches.any(axis=1).all():
             stranger = np.asarray(labels)[~matches.any(axis=1)][0]
-            raise InputError(f"label {stranger} is none of the model's classes {self.classes}")
+            raise InputError(f"label {stranger} is not one of the model's classes {self.classes}")
         one_hot = matches.astype(np.float64)
         return np.asarray(one_hot[:, 1:] if self.family is Family.LOGISTIC else one_hot)
 
@@ -171,7 +190,7 @@ class GLM(Model):
     def problem(
         self, data: Records, scaler: Mapping[str, Array], *, extra_weight: float = 0.0
     ) -> Problem:
-        """Return the objective on ``data``; ``extra_weight`` counts records that aren't there."""
+        """Return the objective on ``data``; ``extra_weight`` is the weight of missing records."""
         weights = self.weights_of(data)
         design = self.design(data.x, scaler)
         features = design.shape[1] - self.intercept
@@ -179,7 +198,7 @@ class GLM(Model):
         return Problem(self.family, design, self.responses(data.labels), weights, penalty)
 
     def parameters(self, theta: FloatArray) -> dict[str, Array]:
-        """Return parameters (columns, outputs) under the names that are released."""
+        """Return parameters (columns, outputs) under their released names."""
         if not self.intercept:
             return {"coef": theta.T}
         return {"coef": theta[1:].T, "intercept": theta[0]}
@@ -192,8 +211,10 @@ class GLM(Model):
         return np.vstack([np.reshape(parameters["intercept"], (1, -1)).astype(np.float64), coef])
 
     def _can_share(self, fixed_set: Records, targets: Records) -> bool:
-        """Whether a target adds one record of weight 1 to an optimum that is there without it."""
-        if self.solver.name != "exact" or self.standardise or self.penalty.averaged:
+        """Whether each target adds one record of weight 1 to an existing optimum."""
+        if self.solver.name != "exact" or self.penalty.averaged:
+            return False
+        if self.standardise and (not self.intercept or self.penalty.intercept or not len(targets)):
             return False
         if self.class_weights is not None or targets.weight is not None:
             return False
@@ -215,7 +236,7 @@ class GLM(Model):
 
 
 def fitted_scaler(data: Records) -> dict[str, Array]:
-    """Return what a StandardScaler fitted on ``data`` holds (constant columns keep scale 1)."""
+    """Return the contents of a StandardScaler fitted on ``data`` (constant columns: scale 1)."""
     rows = np.asarray(data.x, dtype=np.float64).reshape(len(data), -1)
     scale = rows.std(axis=0)
     scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(rows).max(axis=0)] = 1.0

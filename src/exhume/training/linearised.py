@@ -1,15 +1,15 @@
-"""Many models at once at a cost that does not grow with the records: differences to first order.
+"""Many models at once, to first order, at a cost that does not grow with the records.
 
-θᵢ(t) − θ₋(t) is small, so the fixed set's gradient changes by its Hessian H(t) times it; the
-target's own gradient is exact. H(t) is the same for all models: it is computed once a step, in the
-basis of the inputs' span, and one matrix product moves every model. That pays where the records are
-many (more than about half the first layer's rotated weights, width · rank) and the models are
-thousands: see the measurements in ``docs/training.md``. The error is that of the linearisation,
-some hundredths of the difference at a thousand records and some thousandths at ten thousand: enough
-for learning from many shadow models, not for solving for a record.
+θᵢ(t) − θ₋(t) is small, so the fixed set's gradient changes by the Hessian H(t) times it. The
+target's own gradient is exact. H(t) is the same for all models: it is computed once per step, in
+the basis of the inputs' span, and one matrix product updates every model. This is faster for many
+records (more than about half the first layer's rotated weights, width · rank) and thousands of
+models: see the measurements in ``docs/explanation/training.md``. The error is that of the
+linearisation: some hundredths of the difference at a thousand records and some thousandths at ten
+thousand. That is enough for learning from many shadow models, but not for solving for a record.
 
 Memory: H(t) takes (width · rank + outputs · (width + 1))² float32 numbers, 187 MB for 784-10-10 on
-images of rank 672; all models of a call are moved together, 3 · P numbers each.
+images of rank 672; all models of a call are updated together, 3 · P numbers each.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exhume.arrays import Array, FloatArray
-from exhume.errors import InputError
-from exhume.records import Records
-from exhume.training.folded import Moved, Targets, add_target, unfoldable
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
+from exhume.training.fixed_set_run import Nominal, RecordedStep, RecordTile
+from exhume.training.many_mlps import Moved, Targets, add_target, moved_along, unfoldable
 from exhume.training.network import Training
-from exhume.training.nominal import Nominal, Step, Tile
-from exhume.training.optimisers import SGD
 from exhume.training.simulator import Simulator, repeatable
 
 _TILE = 2048
@@ -32,15 +31,15 @@ _PANELS = 2
 
 
 def unlinearisable(training: Training) -> str | None:
-    """Say why this engine can't run a training, or return None."""
+    """Return why this engine can't run a training, or None."""
     reason = unfoldable(training)
     if reason is None and len(getattr(training.network, "hidden", ())) != 1:
-        reason = "the Hessian is written out for one hidden layer only"
+        reason = "the Hessian is implemented for one hidden layer only"
     return reason
 
 
 class LinearisedSimulator(Simulator):
-    """Differences to first order, of all models of a call together."""
+    """Differences to first order, for all models of a call together."""
 
     def __init__(self, training: Training, fixed_set: Records) -> None:
         reason = unlinearisable(training)
@@ -51,28 +50,24 @@ class LinearisedSimulator(Simulator):
 
     @property
     def base(self) -> FloatArray:
-        """Return θ (P,) of the training in which the record counts nothing."""
+        """Return θ (P,) of the training in which the record has weight 0."""
         return self.nominal.final
 
     def differences(self, x: Array, y: Array) -> FloatArray:
-        """Return θ(xᵢ, yᵢ) − base (k, P) to first order, all models step by step together."""
+        """Return θ(xᵢ, yᵢ) − base (k, P) to first order, stepping all models together."""
         self.training.require_shape(x)
         if len(x) == 0:
             return np.empty((0, len(self.base)))
         rows = np.asarray(x, dtype=np.float64).reshape(len(x), int(np.prod(x.shape[1:])))
         targets = Targets.of(self.nominal, rows, np.asarray(y))
-        moved, velocity = (Moved.zero(self.nominal, len(rows)) for _ in range(2))
-        optimiser = self.training.optimiser
-        assert isinstance(optimiser, SGD)
+
+        def add_gradient(step: RecordedStep, moved: Moved, velocity: Moved) -> None:
+            Hessian.of(self.nominal, step).add_product(moved, velocity)
+            if step.with_target:
+                add_target(self.nominal, step, targets, moved, velocity)
+
         with torch.no_grad():
-            for step in self.nominal.steps():
-                velocity.multiply(optimiser.momentum)
-                Hessian.of(self.nominal, step).add_product(moved, velocity)
-                if step.with_target:
-                    add_target(self.nominal, step, targets, moved, velocity)
-                if optimiser.weight_decay:
-                    velocity.add(moved, optimiser.weight_decay)
-                moved.add(velocity, -optimiser.learning_rate)
+            moved = moved_along(self.nominal, len(rows), add_gradient)
         found = moved.unrotated(self.nominal, targets.outside)
         self.training.require_converged(bool(np.isfinite(found).all()))
         return found
@@ -85,10 +80,10 @@ class Hessian:
         self.first, self.mixed, self.deeper = first, mixed, deeper
 
     @classmethod
-    def of(cls, nominal: Nominal, step: Step, *, leading: int | None = None) -> Hessian:
-        """Return it at θ₋ of a step, from all its tiles.
+    def of(cls, nominal: Nominal, step: RecordedStep, *, leading: int | None = None) -> Hessian:
+        """Return the Hessian at θ₋ of a step, from all its tiles.
 
-        With ``leading``, only that many of the inputs' widest directions count.
+        With ``leading``, it uses only that many of the inputs' leading directions.
         """
         _, width, outputs = nominal.widths
         last = outputs * (width + 1)
@@ -130,7 +125,7 @@ def _add_weighted(block: Tensor, inputs: Tensor, weight: Tensor) -> None:
 
 
 def _complete(first: Tensor) -> None:
-    """Fill the upper triangles: of every block, and of the blocks."""
+    """Fill the upper triangles, within every block and among the blocks."""
     for a in range(len(first)):
         for b in range(a + 1):
             block = first[a, :, b, :].tril()
@@ -139,15 +134,15 @@ def _complete(first: Tensor) -> None:
 
 
 class Curvature:
-    """What each record of a tile adds to the Hessian, in its scores."""
+    """The contribution of each record of a tile to the Hessian, in its scores."""
 
-    def __init__(self, nominal: Nominal, step: Step, tile: Tile) -> None:
+    def __init__(self, nominal: Nominal, step: RecordedStep, tile: RecordTile) -> None:
         weight, h, slope = step.deeper[0][0], tile.h[0], tile.slope[0]
         outputs, width, count = len(weight), len(slope), slope.shape[1]
         loss = _loss_curvature(tile, outputs)
         reach = weight[:, :, None] * slope
         carried = torch.einsum("oqm,qam->oam", loss, reach)
-        bent = nominal.slopes.bend(tile.z[0]) * tile.back[0]
+        bent = nominal.activation.curvature(tile.z[0], tile.h[0][:-1], tile.slope[0]) * tile.back[0]
         self.hidden = torch.einsum("oam,obm->abm", reach, carried)
         self.hidden.diagonal().add_(bent.T)
         mixed = torch.einsum("oam,im->aoim", carried, h)
@@ -159,7 +154,7 @@ class Curvature:
         self.deeper = both.reshape(outputs * (width + 1), -1)
 
 
-def _loss_curvature(tile: Tile, outputs: int) -> Tensor:
+def _loss_curvature(tile: RecordTile, outputs: int) -> Tensor:
     """Return the loss's second derivative in the scores, (outputs, outputs, m)."""
     if tile.p is None:
         unit = torch.eye(outputs, dtype=tile.share.dtype, device=tile.share.device)

@@ -1,4 +1,4 @@
-"""What every trained model can do once it is released: score, answer, be measured."""
+"""The common functions of released models: scores, predictions, accuracy."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from abc import abstractmethod
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Weights
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Weights
 
 Label = int | float | str
 
@@ -22,6 +23,11 @@ class Model(Mechanism):
 
     classes: tuple[Label, ...] | None
 
+    @property
+    def answers(self) -> bool:
+        """Whether scores can be computed from a release: its architecture is known."""
+        return True
+
     @abstractmethod
     def scores(self, release: Weights, x: Array) -> FloatArray:
         """Return the raw scores (n, outputs) of records ``x`` (n, *record shape)."""
@@ -32,7 +38,17 @@ class Model(Mechanism):
 
     @abstractmethod
     def describe(self) -> str:
-        """Say in a few words what is trained, for the report."""
+        """Return a short description of the training for the report."""
+
+    def responses(self, labels: Array) -> Array:
+        """Return labels as class indices, or as numbers for a regression."""
+        if self.classes is None:
+            return np.asarray(labels, dtype=np.float64)
+        matches = np.asarray(labels)[:, None] == np.asarray(self.classes)[None, :]
+        if not matches.any(axis=1).all():
+            stranger = np.asarray(labels)[~matches.any(axis=1)][0]
+            raise InputError(f"label {stranger} is not one of the model's classes {self.classes}")
+        return np.asarray(matches.argmax(axis=1))
 
     def score(self, release: Weights, data: Records) -> float:
         """Return the released model's accuracy on ``data`` (classes) or its R² (regressions)."""

@@ -1,4 +1,4 @@
-"""Newton's method for penalised generalised linear models, one at a time or many that share data.
+"""Newton's method for penalised generalised linear models, single or many that share data.
 
 The objective is Σ wᵢ·loss(⟨xᵢ,θ⟩, yᵢ) + ½ Σ Λⱼ θⱼ², θ of shape (columns, outputs).
 """
@@ -6,20 +6,20 @@ The objective is Σ wᵢ·loss(⟨xᵢ,θ⟩, yᵢ) + ½ Σ Λⱼ θⱼ², θ of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
 from exhume.training.families import Family
 
 _MAX_STEPS = 200
 _MAX_CHORD_STEPS = 30
 _CHUNK = 64
-"""Records solved at once: enough for large matrix products, few enough to stay in the cache."""
+"""Number of records solved at once: large matrix products that still fit in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Problem:
     def rounding(self, theta: FloatArray) -> float:
         """Return the size of rounding errors in one coordinate of the gradient (root mean square).
 
-        A sum of n products carries an error of about √n units in the last place of its terms.
+        A sum of n products has an error of about √n rounding units of its terms.
         """
         residual = self.weights[:, None] * (self.family.mean(self.design @ theta) - self.responses)
         return float(_rounding_each(self, theta[None], residual[:, None, :])[0])
@@ -82,7 +82,7 @@ class Problem:
 
     @cached_property
     def gauge(self) -> FloatArray:
-        """Directions the objective doesn't see: adding one number to all of a column's outputs."""
+        """Directions without effect on the objective: a constant added to a column's outputs."""
         if self.family is not Family.MULTINOMIAL:
             return np.zeros((self.design.shape[1] * self.shape[1], 0))
         free = np.flatnonzero(self.penalty == 0)
@@ -96,10 +96,10 @@ def factorised(problem: Problem, theta: FloatArray) -> Callable[[FloatArray], Fl
     hessian = problem.hessian(theta)
     if not np.isfinite(hessian).all():
         raise InputError(_diverged(problem))
-    # In units of its own diagonal the matrix says nothing of the units of the columns.
+    # Scaled by its diagonal, the matrix does not depend on the units of the columns.
     diagonal = np.diag(hessian)
     unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))[:, None]
-    # Steps stay orthogonal to the gauge: of all equivalent parameters the smallest is found.
+    # Steps stay orthogonal to the gauge, which gives the smallest of all equivalent parameters.
     gauge = problem.gauge / unit
     gauge = gauge / np.linalg.norm(gauge, axis=0)
     try:
@@ -128,7 +128,7 @@ def minimise(problem: Problem, start: FloatArray | None = None) -> FloatArray:
         if new_value >= value and np.linalg.norm(problem.gradient(new)) >= np.linalg.norm(gradient):
             break
         theta, value = new, new_value
-        # This close, a step that does not shrink any more is made of rounding errors.
+        # This close, a step that no longer shrinks consists of rounding errors.
         if size < 1e-15 or (size < 1e-8 and size > 0.5 * previous):
             break
     if size > 1e-6 or not np.isfinite(theta).all():
@@ -136,48 +136,84 @@ def minimise(problem: Problem, start: FloatArray | None = None) -> FloatArray:
     return theta
 
 
-def minimise_each(problem: Problem, rows: FloatArray, responses: FloatArray) -> FloatArray:
+def minimise_each(
+    problem: Problem,
+    rows: FloatArray,
+    responses: FloatArray,
+    penalties: FloatArray | None = None,
+) -> FloatArray:
     """Return the minimiser with each extra record added in turn, (k, p, outputs).
 
-    The Hessian of the shared records is factorised once; a record adds a rank-``outputs`` update
+    The Hessian of the shared records is factorised once. A record adds a rank-``outputs`` update
     (Woodbury), and all gradients come from two matrix products. ``rows`` (k, p), ``responses``
-    (k, outputs). Where this doesn't settle, that record is solved by itself.
+    (k, outputs). If this does not converge for a record, that record is solved separately.
+    ``penalties`` (k, p) are those of each record's own problem, near the shared one.
     """
+    if penalties is None:
+        penalties = np.broadcast_to(problem.penalty, rows.shape)
     shared = minimise(problem)
     solve = factorised(problem, shared)
     found = np.empty((len(rows), *problem.shape))
     for i in range(0, len(rows), _CHUNK):
         chunk = slice(i, i + _CHUNK)
-        # A step may leap to where e^x overflows; such a record is then solved by itself.
+        extra = Extra(rows[chunk], responses[chunk], penalties[chunk] - problem.penalty)
+        # A step may overflow e^x; such a record is then solved separately.
         with np.errstate(over="ignore", invalid="ignore"):
-            best, sizes = _chords(problem, shared, solve, rows[chunk], responses[chunk])
-        floor = _floors(problem, shared, rows[chunk], responses[chunk], best)
+            best, sizes = _chords(problem, shared, solve, extra)
+            floor = _floors(problem, shared, rows[chunk], responses[chunk], best)
         for j in np.flatnonzero(~(sizes <= floor)):
-            best[j] = minimise(_with_record(problem, rows[i + j], responses[i + j]))
+            own = replace(problem, penalty=penalties[i + j])
+            best[j] = minimise(_with_record(own, rows[i + j], responses[i + j]))
         found[chunk] = best
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Extra:
+    """What problems have beside the shared one, each its own: a record, and a change of penalty."""
+
+    rows: FloatArray
+    responses: FloatArray
+    penalties: FloatArray
+
+    def take(self, places: Array) -> Extra:
+        """Return those of some problems."""
+        return Extra(self.rows[places], self.responses[places], self.penalties[places])
+
+    def gradients(self, family: Family, thetas: FloatArray) -> FloatArray:
+        """Return their part of the gradients at parameters (k, p, outputs)."""
+        own = family.mean(np.einsum("kp,kpo->ko", self.rows, thetas)) - self.responses
+        return self.rows[:, :, None] * own[:, None, :] + self.penalties[:, :, None] * thetas
 
 
 def _chords(
     problem: Problem,
     shared: FloatArray,
     solve: Callable[[FloatArray], FloatArray],
-    rows: FloatArray,
-    responses: FloatArray,
+    extra: Extra,
 ) -> tuple[FloatArray, FloatArray]:
-    """Steps with the shared Hessian, all records at once: each one's best and its gradient norm."""
-    best, sizes = np.repeat(shared[None], len(rows), axis=0), np.full(len(rows), np.inf)
-    thetas, active = best.copy(), np.arange(len(rows))
+    """Return each record's best iterate and gradient norm, after steps with the shared Hessian."""
+    # A gradient norm below this is rounding alone: no step makes it smaller.
+    enough = np.sqrt(shared.size) * problem.rounding(shared)
+    count = len(extra.rows)
+    best, sizes = np.repeat(shared[None], count, axis=0), np.full(count, np.inf)
+    # At the shared minimum only what a problem has beside the shared one has a gradient.
+    first = extra.gradients(problem.family, best)
+    thetas = best - _updated_steps(problem.family, solve, first, best, extra.rows)
+    active = np.arange(count)
     for _ in range(_MAX_CHORD_STEPS):
-        gradients = _gradients(problem, thetas, rows[active], responses[active])
+        own = extra.take(active)
+        gradients = gradients_each(problem, thetas) + own.gradients(problem.family, thetas)
         norms = np.linalg.norm(gradients, axis=(1, 2))
-        # An iterate is only worth another step while the gradient still halves.
+        # Another step is useful only while the gradient still halves.
         better, moving = norms < sizes[active], norms < 0.5 * sizes[active]
+        moving &= norms > enough
         best[active[better]], sizes[active[better]] = thetas[better], norms[better]
         active, thetas, gradients = active[moving], thetas[moving], gradients[moving]
         if len(active) == 0:
             break
-        thetas = thetas - _updated_steps(problem.family, solve, gradients, thetas, rows[active])
+        rows = extra.rows[active]
+        thetas = thetas - _updated_steps(problem.family, solve, gradients, thetas, rows)
     return best, sizes
 
 
@@ -195,28 +231,19 @@ def _damped(
     return theta, value
 
 
-def _gradients(
-    problem: Problem, thetas: FloatArray, rows: FloatArray, responses: FloatArray
-) -> FloatArray:
-    """Gradients of every problem with its own extra record, (k, p, outputs)."""
-    shared = gradients_each(problem, thetas)
-    own = problem.family.mean(np.einsum("kp,kpo->ko", rows, thetas)) - responses
-    return shared + rows[:, :, None] * own[:, None, :]
-
-
 def gradients_each(problem: Problem, thetas: FloatArray) -> FloatArray:
-    """Gradients of the shared problem at many parameters (k, p, outputs): two matrix products."""
+    """Return gradients of the shared problem at many parameters (k, p, outputs)."""
     return _gradients_each(problem, thetas, _residuals_each(problem, thetas))
 
 
 def readings_each(problem: Problem, thetas: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return those gradients, and the rounding error in a coordinate of each, (k,)."""
+    """Return these gradients, and the rounding error per coordinate of each, (k,)."""
     residuals = _residuals_each(problem, thetas)
     return _gradients_each(problem, thetas, residuals), _rounding_each(problem, thetas, residuals)
 
 
 def _residuals_each(problem: Problem, thetas: FloatArray) -> FloatArray:
-    """What every parameter leaves of every response, times the record's weight, (n, k, outputs)."""
+    """Return weighted residuals of every response at every parameter, (n, k, outputs)."""
     count, columns, outputs = thetas.shape
     stacked = thetas.transpose(1, 0, 2).reshape(columns, count * outputs)
     scores = (problem.design @ stacked).reshape(-1, count, outputs)
@@ -246,7 +273,7 @@ def _updated_steps(
     thetas: FloatArray,
     rows: FloatArray,
 ) -> FloatArray:
-    """Newton steps with the shared Hessian and each record's own curvature (Woodbury)."""
+    """Return Newton steps with the shared Hessian and each record's own curvature (Woodbury)."""
     count, columns, outputs = gradients.shape
     curvature = family.curvature(np.einsum("kp,kpo->ko", rows, thetas))
     values, vectors = np.linalg.eigh(curvature)
@@ -268,7 +295,7 @@ def _floors(
     responses: FloatArray,
     thetas: FloatArray,
 ) -> FloatArray:
-    """The gradient norm that rounding alone leaves, generously, for every extra record."""
+    """Return an upper limit for the gradient norm due to rounding, for every extra record."""
     size = np.sqrt(shared.size)
     own = problem.family.mean(np.einsum("kp,kpo->ko", rows, thetas)) - responses
     extra = np.linalg.norm(rows, axis=1) * np.linalg.norm(own, axis=1)

@@ -1,10 +1,10 @@
-"""Penalties and the conventions in which people write them."""
+"""Penalties and the common conventions for writing them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Training until nothing moves: what the weights-only attacks assume of a released network."""
+"""Training to convergence, which the weights-only attacks assume of a released network."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
-from exhume.errors import InputError
 from exhume.models.base import Network
 from exhume.models.initialise import Initialisation
-from exhume.records import Records
-from exhume.release import Weights
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
+from exhume.protocol.release import Weights
 from exhume.training.model import Label, Model
 
 if TYPE_CHECKING:
     import torch
 
-    from exhume.training.objective import Objective
+    from exhume.derivatives.objective import Objective
 
 CENTRE = "centre"
 """The released array that is subtracted from every record before the network sees it."""
@@ -28,9 +28,9 @@ CENTRE = "centre"
 class Stationary(Model):
     """Minimise the mean loss + (``weight_decay`` / 2)·‖θ‖² of centred records; release θ and mean.
 
-    Two ``classes`` and one output: the logistic loss of the score, the second class being the
-    positive one. Otherwise the cross-entropy of one output a class. ``steps`` of gradient descent
-    with momentum come first, then ``rounds`` of 200 steps of L-BFGS each.
+    With two ``classes`` and one output, the loss is the logistic loss of the score, and the second
+    class is the positive one. Otherwise it is the cross-entropy with one output per class. The
+    optimiser is ``steps`` of gradient descent with momentum, then ``rounds`` of 200 L-BFGS steps.
     """
 
     network: Network
@@ -58,7 +58,7 @@ class Stationary(Model):
         """Train on ``data`` and release the parameters, and the mean under ``centre``."""
         import torch
 
-        from exhume.training.objective import Objective
+        from exhume.derivatives.objective import Objective
 
         if not len(data):
             raise InputError("there are no records to train on; at least 1 is needed")
@@ -77,16 +77,16 @@ class Stationary(Model):
             self._polish(objective, theta, records, classes)
         if not bool(torch.isfinite(theta).all()):
             raise InputError(
-                "training diverged to NaN or infinity; a learning rate below "
-                f"{self.learning_rate} would be right"
+                "training diverged to NaN or infinity; use a learning rate below "
+                f"{self.learning_rate}"
             )
         return Weights({CENTRE: centre, **objective.named(theta.detach())})
 
     def scores(self, release: Weights, x: Array) -> FloatArray:
-        """Return the network's raw scores (n, outputs) of records before they are centred."""
+        """Return the network's raw scores (n, outputs) of records before centring."""
         import torch
 
-        from exhume.training.objective import Objective
+        from exhume.derivatives.objective import Objective
 
         objective = Objective(self.network)
         named = {name: release.parameters[name] for name in objective.shapes}
@@ -104,14 +104,14 @@ class Stationary(Model):
         return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
 
     def describe(self) -> str:
-        """Return for example ``a 784-200-1 network (relu), trained until nothing moves, …``."""
+        """Return for example ``a 784-200-1 network (relu), trained to convergence, …``."""
         decay = f"weight decay {self.weight_decay:g}"
-        return f"{self.network.describe()}, trained until nothing moves, {decay}"
+        return f"{self.network.describe()}, trained to convergence, {decay}"
 
     def loss(
         self, objective: Objective, theta: torch.Tensor, x: torch.Tensor, classes: torch.Tensor
     ) -> torch.Tensor:
-        """Return what training minimises, for class indices (n,)."""
+        """Return the training objective, for class indices (n,)."""
         from torch.nn import functional
 
         scores = objective.scores(theta, x)
@@ -153,5 +153,5 @@ def objective_labels(classes: tuple[Label, ...], labels: Array) -> torch.Tensor:
     matches = np.asarray(labels)[:, None] == np.asarray(classes)[None, :]
     if not matches.any(axis=1).all():
         stranger = np.asarray(labels)[~matches.any(axis=1)][0]
-        raise InputError(f"label {stranger} is none of the model's classes {classes}")
+        raise InputError(f"label {stranger} is not one of the model's classes {classes}")
     return torch.tensor(matches.argmax(axis=1), dtype=torch.long)

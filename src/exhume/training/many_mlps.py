@@ -1,11 +1,11 @@
-"""Many MLPs at once, as differences to one: exact, and several times faster than a model a time.
+"""Many MLPs at once, as differences to one: exact, and several times faster than one by one.
 
 All models share the fixed set and the initialisation, so their first layers share one input: the
-hidden scores of all of them are one matrix product. What is carried along is not θᵢ(t) but
-θᵢ(t) − θ₋(t), where θ₋ is the training in which the extra record counts nothing (run once, in
-float64): rounding errors are then relative to the difference, which is the signal. The inputs are
-rotated to their own rank first; the part of the target outside their span moves on its own, as one
-number a hidden unit.
+hidden scores of all models are one matrix product. The computation carries θᵢ(t) − θ₋(t) instead of
+θᵢ(t), where θ₋ is the training in which the extra record has weight 0 (run once, in float64).
+Rounding errors are then relative to the difference, which is the signal. The inputs are first
+rotated to their own rank. The part of the target outside their span moves separately, as one number
+per hidden unit.
 
 Memory: the trajectory of θ₋ (steps × P float64), its tiles up to half a gigabyte, and for ``chunk``
 models and ``tile`` records at a time a dozen arrays of chunk × width × tile numbers.
@@ -13,6 +13,7 @@ models and ``tile`` records at a time a dozen arrays of chunk × width × tile n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,29 +21,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exhume.arrays import Array, FloatArray
-from exhume.errors import InputError
+from exhume.derivatives.activations import DIFFERENCED, softmax_difference
+from exhume.derivatives.objective import Loss
 from exhume.models.mlp import MLP
-from exhume.records import Records
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
+from exhume.training.fixed_set_run import Nominal, RecordedStep, RecordTile
 from exhume.training.network import Training
-from exhume.training.nominal import Nominal, Step, Tile
-from exhume.training.objective import Loss
 from exhume.training.optimisers import SGD
 from exhume.training.simulator import Simulator, repeatable
-from exhume.training.slopes import SLOPES, softmax_difference
 
 
 def unfoldable(training: Training) -> str | None:
-    """Say why this engine can't run a training, or return None."""
+    """Return why this engine can't run a training, or None."""
     if not isinstance(training.network, MLP):
         return "only fully connected networks share their first layer's input"
-    if training.network.activation not in SLOPES:
-        return f"no exact differences are known for {training.network.activation.value}"
+    if training.network.activation not in DIFFERENCED:
+        return f"exact differences are not implemented for {training.network.activation.value}"
     if not isinstance(training.optimiser, SGD):
         return "only gradient descent is linear in the gradient"
     if training.clipping is not None:
         return "clipping is not linear in the gradient"
-    return None
+    refinement = training.refinement
+    return None if refinement is None else f"{refinement} is not simulated many models at a time"
 
 
 class FoldedSimulator(Simulator):
@@ -66,7 +68,7 @@ class FoldedSimulator(Simulator):
 
     @property
     def base(self) -> FloatArray:
-        """Return θ (P,) of the training in which the record counts nothing."""
+        """Return θ (P,) of the training in which the record has weight 0."""
         return self.nominal.final
 
     def differences(self, x: Array, y: Array) -> FloatArray:
@@ -83,22 +85,19 @@ class FoldedSimulator(Simulator):
 
     def _chunk(self, rows: FloatArray, y: Array) -> FloatArray:
         targets = Targets.of(self.nominal, rows, y)
-        moved, velocity = (Moved.zero(self.nominal, len(rows)) for _ in range(2))
-        optimiser = self.training.optimiser
-        assert isinstance(optimiser, SGD)
-        for step in self.nominal.steps():
-            # The gradient is added straight to the velocity: a pass over memory less each.
-            velocity.multiply(optimiser.momentum)
+
+        def add_gradient(step: RecordedStep, moved: Moved, velocity: Moved) -> None:
             for tile in step.tiles:
                 self._add_tile(step, tile, moved, velocity)
             if step.with_target:
                 add_target(self.nominal, step, targets, moved, velocity)
-            if optimiser.weight_decay:
-                velocity.add(moved, optimiser.weight_decay)
-            moved.add(velocity, -optimiser.learning_rate)
+
+        moved = moved_along(self.nominal, len(rows), add_gradient)
         return moved.unrotated(self.nominal, targets.outside)
 
-    def _add_tile(self, step: Step, tile: Tile, moved: Moved, gradient: Moved) -> None:
+    def _add_tile(
+        self, step: RecordedStep, tile: RecordTile, moved: Moved, gradient: Moved
+    ) -> None:
         """Add the difference of some records' gradients to ``gradient``."""
         models, width, rank = moved.first.shape
         change = (moved.first.view(-1, rank) @ tile.inputs.T).view(models, width, -1)
@@ -106,7 +105,7 @@ class FoldedSimulator(Simulator):
         rises: list[Tensor] = []
         totals: list[Tensor] = []
         for layer, own in enumerate(moved.deeper):
-            value, rise = self.nominal.slopes.differences(tile.z[layer], change)
+            value, rise = self.nominal.activation.differences(tile.z[layer], change)
             values.append(value)
             rises.append(rise)
             totals.append(own[:, :, :-1] + step.deeper[layer][0])
@@ -123,17 +122,38 @@ class FoldedSimulator(Simulator):
             signal.mul_(slope).addcmul_(rises[layer], tile.back[layer].expand_as(signal))
         gradient.first.view(-1, rank).addmm_(signal.view(models * width, -1), tile.inputs)
 
-    def _loss_difference(self, tile: Tile, change: Tensor) -> Tensor:
-        """Return the difference of the scores' signals, of a difference of scores."""
+    def _loss_difference(self, tile: RecordTile, change: Tensor) -> Tensor:
+        """Return the difference of the scores' signals, given a difference of scores."""
         if tile.p is None:
             return change.mul_(tile.share)
         return softmax_difference(tile.p, change, dim=1).mul_(tile.share)
 
 
+def moved_along(
+    nominal: Nominal, models: int, add_gradient: Callable[[RecordedStep, Moved, Moved], None]
+) -> Moved:
+    """Return the differences of ``models`` models from θ₋ after gradient descent with momentum.
+
+    ``add_gradient`` gets a step, the models' differences at that step, and an array to which it
+    adds the difference of their gradients. This array is the velocity itself, which saves one pass
+    over memory.
+    """
+    moved, velocity = (Moved.zero(nominal, models) for _ in range(2))
+    optimiser = nominal.training.optimiser
+    assert isinstance(optimiser, SGD)
+    for step in nominal.steps():
+        velocity.multiply(optimiser.momentum)
+        add_gradient(step, moved, velocity)
+        if optimiser.weight_decay:
+            velocity.add(moved, optimiser.weight_decay)
+        moved.add(velocity, -optimiser.learning_rate)
+    return moved
+
+
 def add_target(
-    nominal: Nominal, step: Step, targets: Targets, moved: Moved, gradient: Moved
+    nominal: Nominal, step: RecordedStep, targets: Targets, moved: Moved, gradient: Moved
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Add each target's own gradient, whole, to its model's ``gradient``.
+    """Add each target's full gradient to its model's ``gradient``.
 
     Returns the first layer's scores (k, width), and the derivatives of the step's mean loss in the
     last layer's (k, outputs) and in the first layer's (k, width).
@@ -147,11 +167,11 @@ def add_target(
     rises: list[Tensor] = []
     totals: list[Tensor] = []
     for (weight, bias), own in zip(step.deeper, moved.deeper, strict=True):
-        value, rise = nominal.slopes.at(score)
+        value, rise = nominal.activation.first(score)
         values.append(value)
         rises.append(rise)
         totals.append(own[:, :, :-1] + weight)
-        score = (totals[-1] @ value[:, :, None])[:, :, 0] + bias + own[:, :, -1]
+        score = (totals[-1] @ value[:, :, None])[:, :, 0] + bias[:, 0] + own[:, :, -1]
     if nominal.loss is Loss.CROSS_ENTROPY:
         score = torch.softmax(score, dim=1)
     error = signal = (score - targets.responses) / step.count
@@ -173,7 +193,7 @@ def folded(left: Tensor, right: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Targets split into the span of the fixed set's inputs and what is outside it."""
+    """Targets split into their part in the span of the fixed set's inputs and the rest."""
 
     rows: FloatArray
     outside: FloatArray
@@ -188,7 +208,7 @@ class Targets:
         inside = full @ nominal.basis
         outside = full - inside @ nominal.basis.T
         squared = (outside**2).sum(axis=1)
-        # A remainder made of rounding errors is no direction.
+        # A remainder of rounding errors is not a direction.
         squared[squared < 1e-20 * (full**2).sum(axis=1)] = 0.0
         outside[squared == 0.0] = 0.0
         responses = nominal.tensor(nominal.encoded(y).T)
@@ -197,10 +217,10 @@ class Targets:
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """Parameters of k models as differences: the first layer rotated, the others as they are.
+    """Parameters of k models as differences: the first layer rotated, the others unchanged.
 
-    ``first`` (k, width, rank) in the span of the inputs with their bias; ``outside`` (k, width)
-    along what of the target is outside it; ``deeper`` (k, outputs, inputs + 1), the bias last.
+    ``first`` (k, width, rank) is in the span of the inputs with their bias. ``outside`` (k, width)
+    is along the target's part outside it. ``deeper`` is (k, outputs, inputs + 1), the bias last.
     """
 
     first: Tensor
@@ -209,18 +229,18 @@ class Moved:
 
     @classmethod
     def zero(cls, nominal: Nominal, models: int) -> Moved:
-        """Return no difference at all."""
+        """Return zero differences."""
         widths, rank = nominal.widths, nominal.basis.shape[1]
         deeper = [nominal.zeros(models, outs, ins + 1) for ins, outs in pairwise(widths[1:])]
         return cls(nominal.zeros(models, widths[1], rank), nominal.zeros(models, widths[1]), deeper)
 
     def multiply(self, factor: float) -> None:
-        """Become factor · self."""
+        """Multiply by ``factor`` in place."""
         for mine in (self.first, self.outside, *self.deeper):
             mine.mul_(factor)
 
     def add(self, other: Moved, factor: float) -> None:
-        """Become self + factor · other."""
+        """Add factor · other in place."""
         theirs = (other.first, other.outside, *other.deeper)
         for mine, their in zip((self.first, self.outside, *self.deeper), theirs, strict=True):
             mine.add_(their, alpha=factor)

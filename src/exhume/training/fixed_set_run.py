@@ -1,7 +1,7 @@
-"""The training without the extra record: run once in float64, and kept for all who differ from it.
+"""The training without the extra record: run once in float64, the base of all differences.
 
-Layers are numbered from 0; a layer's signal is the derivative of the batch's mean loss in its
-scores. Arrays of scores are (width, records), so that the records of a tile lie side by side.
+Layers are numbered from 0. A layer's signal is the derivative of the batch's mean loss in its
+scores. Arrays of scores are (width, records), so that the records of a tile are contiguous.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exhume.arrays import Array, FloatArray
+from exhume.derivatives.activations import WithDifferences, torch_library, with_differences
+from exhume.derivatives.objective import Loss
+from exhume.derivatives.perceptron_torch import Layer, forward_backward
 from exhume.models.mlp import MLP
-from exhume.records import Records
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.records import Records
 from exhume.training.batches import Index
 from exhume.training.network import Training
-from exhume.training.objective import Loss
 from exhume.training.optimisers import SGD
-from exhume.training.slopes import SLOPES, Slopes
 
-Layer = tuple[Tensor, Tensor]
 _KEPT_BYTES = 1 << 29
-"""Tiles of all steps are kept up to this size, and computed again beyond it."""
+"""Tiles of all steps are kept in memory up to this size, and recomputed beyond it."""
 _RANK_TOLERANCE = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
-class Tile:
-    """Some records under θ₋(t): everything that a difference is taken to.
+class RecordTile:
+    """Some records at θ₋(t), with all quantities that differences refer to.
 
-    ``inputs`` (m, r) with the bias as a column; ``z``, ``h``, ``slope``, ``back`` one a hidden
-    layer, ``h`` with a last row of ones for the bias; ``delta`` one a layer, with each record's
-    share of the mean in it; ``p`` class probabilities (outputs, m), or None for the squared error;
-    ``share`` (m,).
+    ``inputs`` (m, r) have the bias as a column. ``z``, ``h``, ``slope`` and ``back`` are one per
+    hidden layer; ``h`` has a last row of ones for the bias. ``delta`` is one per layer and includes
+    each record's share of the mean. ``p`` are class probabilities (outputs, m), or None for the
+    squared error. ``share`` is (m,).
     """
 
     inputs: Tensor
@@ -50,19 +50,19 @@ class Tile:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """One step of the training: θ₋(t), the records that it sees, and whether the target is in."""
+class RecordedStep:
+    """One step of the training: θ₋(t), the records of the step, and whether it has the target."""
 
     first: FloatArray
     """The first layer with its bias as last column, in the record's own coordinates, float64."""
     deeper: list[Layer]
-    tiles: list[Tile]
+    tiles: list[RecordTile]
     with_target: bool
     count: int
 
 
 class Nominal:
-    """θ₋ along the whole training, and its ``tiles`` in the precision of those who use it."""
+    """θ₋ along the whole training, and its ``tiles`` in the precision of the differences."""
 
     def __init__(
         self, training: Training, fixed_set: Records, *, dtype: torch.dtype, tile: int
@@ -71,7 +71,7 @@ class Nominal:
         training.require_records(fixed_set)
         self.training, self.dtype, self.tile = training, dtype, tile
         self.device = torch.device(training.device)
-        self.slopes = SLOPES[training.network.activation]
+        self.activation = with_differences(training.network.activation, torch_library())
         self.loss = training.objective("float64").loss
         x = np.asarray(fixed_set.x, dtype=np.float64).reshape(len(fixed_set), -1)
         self._rows = np.hstack([x, np.ones((len(x), 1))])
@@ -85,19 +85,19 @@ class Nominal:
         self._trajectory = self._trained()
         self.final = self._trajectory.pop()
         training.require_converged(bool(np.isfinite(self.final).all()))
-        self._kept: list[Step] | None = None
+        self._kept: list[RecordedStep] | None = None
 
     def tensor(self, values: FloatArray) -> Tensor:
-        """Return numbers on the device, in the precision of the differences."""
+        """Return values on the device, in the precision of the differences."""
         return torch.tensor(values, dtype=self.dtype, device=self.device)
 
     def zeros(self, *shape: int) -> Tensor:
-        """Return zeros of a shape, likewise."""
+        """Return zeros of a shape, on the same device and in the same precision."""
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return the number of inputs, of each hidden layer's units, and of outputs."""
+        """Return the numbers of inputs, of units in each hidden layer, and of outputs."""
         network = self.training.network
         assert isinstance(network, MLP)
         return (int(np.prod(network.record_shape)), *network.hidden, network.outputs)
@@ -113,8 +113,8 @@ class Nominal:
         first = np.hstack([parts[0][0], parts[0][1][:, None]])
         return first, parts[1:]
 
-    def steps(self) -> Iterator[Step]:
-        """Yield every step; tiles are kept between calls where they fit."""
+    def steps(self) -> Iterator[RecordedStep]:
+        """Yield every step; tiles are kept between calls if they fit in memory."""
         if self._kept is not None:
             yield from self._kept
             return
@@ -134,10 +134,10 @@ class Nominal:
             return np.asarray(y, dtype=np.float64)[None, :]
         return np.asarray(np.eye(self.training.network.outputs)[:, y])
 
-    def _step(self, theta: FloatArray, index: Index | None) -> Step:
+    def _step(self, theta: FloatArray, index: Index | None) -> RecordedStep:
         first, deeper = self.layers(theta)
         rotated = self.tensor(first @ self.basis)
-        tensors = [(self.tensor(w), self.tensor(b)) for w, b in deeper]
+        tensors = [Layer(self.tensor(w), self.tensor(b[:, None])) for w, b in deeper]
         own, count, with_target = self._chosen(index)
         tiles = []
         for start in range(0, len(own), self.tile):
@@ -150,14 +150,14 @@ class Nominal:
                     inputs,
                     self.tensor(self._responses[:, part]),
                     self.tensor(self._weight[part] / count),
-                    self.slopes,
+                    self.activation,
                     self.loss,
                 )
             )
-        return Step(first, tensors, tiles, with_target, count)
+        return RecordedStep(first, tensors, tiles, with_target, count)
 
     def _chosen(self, index: Index | None) -> tuple[Index, int, bool]:
-        """Return the fixed set's records in a step, its size, and whether the target is in."""
+        """Return the fixed set's records in a step, its size, and whether it has the target."""
         last = len(self._rows)
         if index is None:
             return np.arange(last), last + 1, True
@@ -170,26 +170,24 @@ class Nominal:
         assert isinstance(optimiser, SGD)
         drawn = self.training.initial.draw(self.training.network, np.random.default_rng(0))
         theta = np.concatenate([part.ravel() for part in drawn.values()])
-        velocity, found = np.zeros_like(theta), [theta]
-        # A training that runs away is told of by whoever looks at its end.
+        state, found = optimiser.start(theta), [theta]
+        # The caller reports divergence when it checks the final parameters.
         with np.errstate(over="ignore", invalid="ignore"):
             for index in self._indices:
-                gradient = self._gradient(theta, index) + optimiser.weight_decay * theta
-                velocity = optimiser.momentum * velocity + gradient
-                theta = theta - optimiser.learning_rate * velocity
+                theta, state = optimiser.step(theta, self._gradient(theta, index), state)
                 found.append(theta)
         return found
 
     def _gradient(self, theta: FloatArray, index: Index | None) -> FloatArray:
         first, deeper = self.layers(theta)
         own, count, _ = self._chosen(index)
-        made = [torch.from_numpy(np.ascontiguousarray(a)) for pair in deeper for a in pair]
+        made = [Layer(torch.from_numpy(w), torch.from_numpy(b[:, None])) for w, b in deeper]
         tile = _tile(
-            (torch.from_numpy(first), list(zip(made[::2], made[1::2], strict=True))),
+            (torch.from_numpy(first), made),
             torch.from_numpy(self._rows if index is None else self._rows[own]),
             torch.from_numpy(self._responses[:, own]),
             torch.from_numpy(self._weight[own] / count),
-            self.slopes,
+            self.activation,
             self.loss,
         )
         rotated = tile.delta[0] @ tile.inputs
@@ -213,7 +211,7 @@ def span(rows: FloatArray) -> FloatArray:
     if n < columns:
         left, sizes, _ = np.linalg.svd(rows.T, full_matrices=False)
         return np.asarray(left[:, sizes > _RANK_TOLERANCE * sizes[0]])
-    # The triangle has the rows' singular values, and is small however many rows there are.
+    # The triangular factor has the rows' singular values, and is small for any number of rows.
     triangle = np.linalg.qr(rows, mode="r")
     _, sizes, right = np.linalg.svd(triangle)
     return np.ascontiguousarray(right[sizes > _RANK_TOLERANCE * sizes[0]].T)
@@ -224,22 +222,17 @@ def _tile(
     inputs: Tensor,
     responses: Tensor,
     share: Tensor,
-    slopes: Slopes,
+    activation: WithDifferences[Tensor],
     loss: Loss,
-) -> Tile:
-    """Run some records forward and back."""
+) -> RecordTile:
+    """Run some records forward and backward."""
     first, deeper = layers
-    z, h, slope = [first @ inputs.T], [], []
-    for weight, bias in deeper:
-        value, rise = slopes.at(z[-1])
-        h.append(torch.cat([value, torch.ones_like(value[:1])]))
-        slope.append(rise)
-        z.append(weight @ value + bias[:, None])
-    scores = z.pop()
-    p = torch.softmax(scores, dim=0) if loss is Loss.CROSS_ENTROPY else None
-    delta = [((scores if p is None else p) - responses) * share]
-    back: list[Tensor] = []
-    for (weight, _), rise in zip(reversed(deeper), reversed(slope), strict=True):
-        back.insert(0, weight.T @ delta[0])
-        delta.insert(0, back[0] * rise)
-    return Tile(inputs, z, h, slope, back, delta, p, share)
+
+    def output_signal(scores: Tensor) -> tuple[Tensor, Tensor]:
+        shares = torch.softmax(scores, dim=0) if loss is Loss.CROSS_ENTROPY else scores
+        return (shares - responses) * share, shares
+
+    found = forward_backward(first @ inputs.T, deeper, activation.first, output_signal)
+    h = [torch.cat([value, torch.ones_like(value[:1])]) for value in found.values]
+    p = found.shares if loss is Loss.CROSS_ENTROPY else None
+    return RecordTile(inputs, found.z, h, found.slopes, found.back, found.signals, p, share)

@@ -1,4 +1,4 @@
-"""How good a network is at given parameters: mean loss and accuracy on records."""
+"""The quality of a network at given parameters: mean loss and accuracy on records."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from exhume.arrays import Array
-from exhume.records import Records
+from exhume.protocol.arrays import Array
+from exhume.protocol.records import Records
 from exhume.training.gradient import GradientStep
 
 if TYPE_CHECKING:
     import torch
 
-    from exhume.training.objective import Objective
+    from exhume.derivatives.objective import Objective
 
 _AT_ONCE = 500
 
 
 @dataclass(frozen=True)
 class Score:
-    """Mean loss, and the share of records classified rightly (None in a regression)."""
+    """Mean loss, and the share of correctly classified records (None in a regression)."""
 
     loss: float
     accuracy: float | None
@@ -29,11 +29,11 @@ class Score:
 def scored(
     step: GradientStep, parameters: Mapping[str, Array], records: Records, *, seen: Records
 ) -> Score:
-    """Score a network at ``parameters`` on ``records``, each one on its own.
+    """Score a network at ``parameters`` on ``records``, each record separately.
 
-    Batch normalisation that trained with its batches' own statistics needs others for that: they
-    are taken anew from ``seen``, the training records, at these parameters. A step with running
-    statistics keeps its own.
+    If batch normalisation was trained with its batches' own statistics, it needs others for that.
+    They are recomputed from ``seen``, the training records, at these parameters. A step with
+    running statistics keeps its own.
     """
     import torch
 
@@ -64,7 +64,7 @@ def _statistics(
     for layer in norms:
         layer.track_running_stats = True
         layer.reset_running_stats()
-        # None makes every batch count alike, instead of the last ones most.
+        # None weights every batch equally, instead of the last ones most.
         layer.momentum = None
     theta = objective.flat(parameters)
     with torch.no_grad():

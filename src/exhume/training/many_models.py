@@ -1,12 +1,13 @@
-"""Many models of any kind at once: every step's gradients of all of them in one vectorised call.
+"""Many models of any kind at once: one vectorised call per step for the gradients of all models.
 
-For what does not fold: Adam, activations without exact differences; convolutions too, though for
-them one model at a time is as fast. Each model is trained whole and the base is subtracted at the
-end, so arithmetic is float64 unless asked otherwise. Measured on small trainings of images, the
-difference then agrees with the plain loop's to 1e-13 of itself, in float32 to 1e-5 … 1e-4.
+It serves trainings that ``many_mlps`` can't run: Adam, or activations without exact differences. It
+also runs convolutions, though one model at a time is as fast for them. Each model is trained
+completely and the base is subtracted at the end, so arithmetic is float64 by default. On small
+trainings of images, the measured difference then agrees with the plain loop's to 1e-13 of itself,
+in float32 to 1e-5 … 1e-4.
 
-Memory: θ and the optimiser's state of ``chunk`` models, and what the backward pass keeps of their
-activations: about ``chunk`` × records of a step × activations a record × 8 bytes × 3. The default
+Memory: θ and the optimiser's state of ``chunk`` models, and the activations that the backward pass
+keeps: about ``chunk`` × records per step × activations per record × 8 bytes × 3. The default
 ``chunk`` keeps that below 64 megabytes: beyond, one model at a time is as fast.
 """
 
@@ -16,24 +17,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exhume.arrays import Array, FloatArray
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.derivatives.objective import Objective
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 from exhume.training.batches import Index
 from exhume.training.network import Training
-from exhume.training.objective import Objective
 from exhume.training.simulator import Simulator, repeatable
 
 _BUDGET = 1 << 26
 _MOST = 16
-"""More models at once gain nothing: the arithmetic is no longer bound by calls."""
+"""More models at once are not faster: the calls no longer dominate the time."""
 
 
 def unbatchable(training: Training) -> str | None:
-    """Say why this engine can't run a training, or return None."""
+    """Return why this engine can't run a training, or None."""
     if training.clipping is not None:
         return "clipping keeps every record's gradient: one model at a time fills the memory"
-    return None
+    refinement = training.refinement
+    if refinement in (None, "batch normalisation"):
+        return None
+    return f"{refinement} is not simulated many models at a time"
 
 
 class BatchedSimulator(Simulator):
@@ -64,7 +68,7 @@ class BatchedSimulator(Simulator):
 
     @property
     def base(self) -> FloatArray:
-        """Return θ (P,) of the training in which the record counts nothing."""
+        """Return θ (P,) of the training in which the record has weight 0."""
         return self._base
 
     def differences(self, x: Array, y: Array) -> FloatArray:
@@ -78,7 +82,7 @@ class BatchedSimulator(Simulator):
         return found
 
     def _trained(self, x: Tensor, y: Tensor, weight: float) -> FloatArray:
-        """Return θ (k, P) after training with one of the records each, weighted."""
+        """Return θ (k, P) after training with one weighted record each."""
         training, objective = self.training, self._objective
         drawn = training.initial.draw(training.network, np.random.default_rng(0))
         theta = objective.flat(drawn).expand(len(x), -1)
@@ -94,7 +98,7 @@ class BatchedSimulator(Simulator):
 
 
 class _StepLoss:
-    """One step's mean loss, as a function of a model and its own target."""
+    """The mean loss of one step, as a function of a model and its own target."""
 
     def __init__(
         self, objective: Objective, fixed: tuple[Tensor, Tensor, Tensor], share: float
@@ -111,17 +115,17 @@ class _StepLoss:
         if not self.share:
             return (self.objective.losses(theta, x, y) * shares).sum()
         if self.mixing:
-            # Such layers see the batch as a whole, so the target must be in it.
+            # Such layers depend on the whole batch, so the target must be in it.
             x, y = torch.cat([x, target[None]]), torch.cat([y, label[None]])
             shares = torch.cat([shares, shares.new_tensor([self.share])])
             return (self.objective.losses(theta, x, y) * shares).sum()
-        # All models share the fixed set, and a first layer's work on it, where nothing is joined.
+        # Without joining, all models share the fixed set and a first layer's work on it.
         own = self.objective.losses(theta, target[None], label[None])[0]
         return (self.objective.losses(theta, x, y) * shares).sum() + self.share * own
 
 
 def _parted(index: Index | None, records: int) -> tuple[Index, int, bool]:
-    """Return the fixed set's records in a step, its size, and whether the target is in."""
+    """Return the fixed set's records in a step, its size, and whether it has the target."""
     if index is None:
         return np.arange(records), records + 1, True
     own = index[index < records]
@@ -129,7 +133,7 @@ def _parted(index: Index | None, records: int) -> tuple[Index, int, bool]:
 
 
 def fitting(training: Training, records: int) -> int:
-    """Return how many models are trained at once by default, on so many records: at least 1."""
+    """Return the default number of models trained at once on ``records`` records: at least 1."""
     batches = training.batches
     most = records + 1 if batches is None else min(records + 1, batches.size)
     kept = 3 * 8 * most * _activations(training.objective("float64"))
@@ -137,7 +141,7 @@ def fitting(training: Training, records: int) -> int:
 
 
 def _activations(objective: Objective) -> int:
-    """Return how many numbers a record's activations are, over all layers."""
+    """Return the number of activations per record, over all layers."""
     sizes: list[int] = []
 
     def note(_module: torch.nn.Module, _inputs: object, output: Tensor) -> None:
