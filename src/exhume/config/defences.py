@@ -1,155 +1,84 @@
-"""Defences as tables: each is put around what the ones before it release."""
+"""Defences as tables, derived from their classes: a name, and the settings of its class."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from dataclasses import MISSING, fields
+from functools import lru_cache
+from inspect import isabstract
+from typing import Annotated, Any, cast, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, create_model, model_validator
 
-from exhume.config.base import Count, Positive, Table
-
-Share = Annotated[float, Field(gt=0, lt=1)]
-
-
-class RoundingTable(Table):
-    """Round every released number."""
-
-    name: Literal["rounding"]
-    decimals: Annotated[int, Field(ge=0, le=17)]
+from exhume import defences
+from exhume.config.base import Table
+from exhume.protocol.defence import ListedDefence, Place
+from exhume.protocol.limits import Limits, limits_of, settings_of
+from exhume.protocol.names import no_such
 
 
-class OutputPerturbationTable(Table):
-    """Gaussian noise on the parameters, calibrated to what one record can change."""
-
-    name: Literal["output-perturbation"]
-    noise_multiplier: Positive
-    norm_bound: Positive
-
-
-class NoiseTable(Table):
-    """Gaussian noise of a stated size on every released number.
-
-    A guarantee follows where something before it bounds what one record can change.
-    """
-
-    name: Literal["noise"]
-    size: Positive
+def listed_defences() -> tuple[type[ListedDefence], ...]:
+    """Return every defence that a file can name, by where it goes and then by name."""
+    named = [getattr(defences, name) for name in defences.__all__]
+    concrete = [d for d in named if isinstance(d, type) and not isabstract(d)]
+    found = [d for d in concrete if issubclass(d, ListedDefence)]
+    places = list(Place)
+    return tuple(sorted(found, key=lambda d: (places.index(d.place), d.name)))
 
 
-class GradientClippingTable(Table):
-    """Scale the whole gradient down to ``norm`` where it is longer."""
+class DefenceTable(Table):
+    """A defence: its ``name``, and the settings for which its class has fields."""
 
-    name: Literal["clipping"]
-    norm: Positive
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
+    name: str
 
-class RecordClippingTable(Table):
-    """Scale every record's own gradient down to ``norm`` where it is longer."""
+    @property
+    def kind(self) -> type[ListedDefence]:
+        """The class of the defence."""
+        return _named(self.name)
 
-    name: Literal["record-clipping"]
-    norm: Positive
+    def settings(self) -> dict[str, Any]:
+        """Return the settings by name, defaults included."""
+        return dict(self.model_extra or {})
 
-
-class DPSGDTable(Table):
-    """Clip every record's gradient to ``norm`` and add noise of norm · ``noise_multiplier``."""
-
-    name: Literal["dp-sgd"]
-    norm: Positive
-    noise_multiplier: Positive
-
-
-class PruningTable(Table):
-    """Set the ``share`` of smallest entries to 0, of each parameter or of all together."""
-
-    name: Literal["pruning"]
-    share: Share
-    scope: Literal["layer", "global"] = "layer"
+    @model_validator(mode="before")
+    @classmethod
+    def _with_its_settings(cls, table: Any) -> Any:
+        if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+            return table
+        return _keys_of(_named(table["name"])).model_validate(table).model_dump()
 
 
-class TopKTable(Table):
-    """Send the ``count`` largest entries only."""
-
-    name: Literal["top-k"]
-    count: Count
+def keys_of_defence(name: str) -> tuple[str, ...]:
+    """Return the keys of the table of a defence."""
+    return ("name", *settings_of(_named(name)))
 
 
-class GradientDropoutTable(Table):
-    """Set entries to 0 at random, each with probability ``rate``."""
-
-    name: Literal["gradient-dropout"]
-    rate: Share
-
-
-class ActivationDropoutTable(Table):
-    """Drop inputs of the fully connected layers at random, each with probability ``rate``."""
-
-    name: Literal["activation-dropout"]
-    rate: Share
+def _named(name: str) -> type[ListedDefence]:
+    known = {one.name: one for one in listed_defences()}
+    if name not in known:
+        raise ValueError(no_such("defence", name, known))
+    return known[name]
 
 
-class SignTable(Table):
-    """Send signs only, and one size a parameter."""
-
-    name: Literal["sign"]
-
-
-class QuantisedTable(Table):
-    """Send whole multiples of a step, 2^``bits`` levels a parameter, rounded at random or not."""
-
-    name: Literal["quantised"]
-    bits: Annotated[int, Field(ge=1, le=16)]
-    stochastic: bool = False
+@lru_cache
+def _keys_of(kind: type[ListedDefence]) -> type[BaseModel]:
+    """Return the keys of a defence's table: its settings, of which some have defaults."""
+    defaults = {f.name: ... if f.default is MISSING else f.default for f in fields(cast(Any, kind))}
+    keys = {n: (_limited(setting), defaults[n]) for n, setting in settings_of(kind).items()}
+    made = cast(Any, create_model)(f"{kind.__name__}Keys", __base__=Table, name=str, **keys)
+    return cast("type[BaseModel]", made)
 
 
-class MixUpTable(Table):
-    """Train on mixtures of two records, in shares drawn from Beta(``alpha``, ``alpha``)."""
-
-    name: Literal["mixup"]
-    alpha: Positive = 1.0
-
-
-class LocalStepsTable(Table):
-    """Send the change of several steps; ``different`` deals the records out over them."""
-
-    name: Literal["local-steps"]
-    steps: Annotated[int, Field(ge=2)]
-    learning_rate: Positive
-    different: bool = False
+def _limited(setting: Any) -> Any:
+    """Return the type of a key, with the limits that the type of the setting states."""
+    limits = limits_of(setting)
+    if limits is None:
+        return setting
+    return Annotated[get_args(setting)[0], AfterValidator(lambda value: _within(limits, value))]
 
 
-class SecureAggregationTable(Table):
-    """Send the mean of several clients' releases only; the records are dealt to them."""
-
-    name: Literal["secure-aggregation"]
-    clients: Annotated[int, Field(ge=2)]
-
-
-class RoundsTable(Table):
-    """The same records are sent in several rounds: no defence, but what it must withstand."""
-
-    name: Literal["rounds"]
-    rounds: Annotated[int, Field(ge=2)]
-
-
-DefenceTable = Annotated[
-    RoundingTable
-    | OutputPerturbationTable
-    | NoiseTable
-    | GradientClippingTable
-    | RecordClippingTable
-    | DPSGDTable
-    | PruningTable
-    | TopKTable
-    | GradientDropoutTable
-    | ActivationDropoutTable
-    | SignTable
-    | QuantisedTable
-    | MixUpTable
-    | LocalStepsTable
-    | SecureAggregationTable
-    | RoundsTable,
-    Field(discriminator="name"),
-]
-
-DEFENCES: tuple[type[Table], ...] = get_args(get_args(DefenceTable)[0])
-"""Every defence that a file can name."""
+def _within(limits: Limits, value: float) -> float:
+    if not limits.allow(value):
+        raise ValueError(f"must be {limits.text}")
+    return value

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from exhume.defences.base import Blurring, require_positive
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Release, mapped
+from exhume.protocol.defence import Blurring
+from exhume.protocol.limits import Positive
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Release, mapped
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -21,32 +22,29 @@ if TYPE_CHECKING:
 class Noise(Blurring):
     """Adds independent Gaussian noise of deviation ``size`` to every released number.
 
-    Where something inside bounds how far one record can move the release (``sensitivity``), a
-    guarantee follows. Without, none does from the size alone: the event stays the inner one's.
+    If an inner layer bounds the change of the release by one record (``sensitivity``), a guarantee
+    follows. Otherwise the size alone gives none, and the event is the inner one's.
     """
 
     inner: Mechanism
-    size: float
+    size: Positive
     name: ClassVar[str] = "noise"
 
-    def __post_init__(self) -> None:
-        require_positive("size", self.size)
-
     def publish(self, data: Records, *, rng: np.random.Generator) -> Release:
-        """Publish the inner mechanism's release with noise on it."""
+        """Publish the inner mechanism's release with noise."""
         return self._blurred(self.inner.publish(data, rng=rng), rng)
 
     def publish_each(
         self, fixed_set: Records, targets: Records, *, rngs: Sequence[np.random.Generator]
     ) -> Sequence[Release]:
-        """Publish with each target in turn; noise is each one's own."""
+        """Publish with each target in turn, with separate noise."""
         releases = self.inner.publish_each(fixed_set, targets, rngs=rngs)
         return [self._blurred(r, rng) for r, rng in zip(releases, rngs, strict=True)]
 
     def event(self, records: int) -> dp_accounting.DpEvent:
-        """Return a Gaussian mechanism where one record's influence is bounded, else the inner one.
+        """Return a Gaussian mechanism if one record's influence is bounded, else the inner event.
 
-        What is private already stays as private: more noise is post-processing.
+        An inner guarantee still holds: more noise is post-processing.
         """
         import dp_accounting
 
@@ -59,8 +57,17 @@ class Noise(Blurring):
         """Return the size."""
         return self.size
 
+    @property
+    def hides_draws(self) -> bool:
+        """Return True: the noise is secret."""
+        return True
+
+    def under_noise(self, records: int) -> tuple[Mechanism, float]:
+        """Return the inner mechanism and the size."""
+        return self.inner, self.size
+
     def describe(self) -> str:
-        """Say what is done."""
+        """Return a short description."""
         return f"Gaussian noise of {self.size:g} on every number"
 
     def _blurred(self, release: Release, rng: np.random.Generator) -> Release:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.defences.base import Blurring, require_positive
-from exhume.errors import InputError
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Release, Weights
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.defence import Blurring, Place
+from exhume.protocol.errors import InputError
+from exhume.protocol.limits import Positive
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Release, Weights
 from exhume.training.families import Family
 from exhume.training.glm import GLM
 
@@ -28,19 +29,20 @@ class OutputPerturbation(Blurring):
 
     Rows (1, x) are scaled down to norm ``norm_bound`` first, so that the loss is Lipschitz; a
     penalty λ on every parameter, the intercept's included, makes the objective λ-strongly convex,
-    and one record more or less moves the optimum by at most Lipschitz constant / λ (Chaudhuri,
-    Monteleoni, Sarwate 2011, §3.2, with Gaussian noise and a summed loss). The optimum must be
-    exact: an unfinished solver voids the guarantee, so any other solver is refused.
+    and adding or removing one record moves the optimum by at most Lipschitz constant / λ
+    (Chaudhuri, Monteleoni, Sarwate 2011, §3.2, with Gaussian noise and a summed loss). The optimum
+    must be exact: the guarantee does not hold for an unfinished solver, so any other solver is
+    refused.
     """
 
     inner: Mechanism
-    noise_multiplier: float
-    norm_bound: float
+    noise_multiplier: Positive
+    norm_bound: Positive
     name: ClassVar[str] = "output-perturbation"
+    place: ClassVar[Place] = Place.PARAMETERS
 
     def __post_init__(self) -> None:
-        require_positive("noise_multiplier", self.noise_multiplier)
-        require_positive("norm_bound", self.norm_bound)
+        super().__post_init__()
         reason = _unsuitable(self.inner)
         if reason is not None:
             raise InputError(f"output perturbation needs {reason}")
@@ -63,7 +65,7 @@ class OutputPerturbation(Blurring):
     def publish_each(
         self, fixed_set: Records, targets: Records, *, rngs: Sequence[np.random.Generator]
     ) -> Sequence[Release]:
-        """Publish with each target in turn; training shares its work, noise is each one's own."""
+        """Publish with each target in turn; training shares its work, noise is drawn separately."""
         releases = self._model.publish_each(
             self.prepared(fixed_set), self.prepared(targets), rngs=rngs
         )
@@ -76,7 +78,7 @@ class OutputPerturbation(Blurring):
         return dp_accounting.GaussianDpEvent(self.noise_multiplier)
 
     def optimum_moves(self) -> float:
-        """Return how far one record can move the optimum."""
+        """Return the largest change of the optimum by one record."""
         lipschitz = 1.0 if self._model.family is Family.LOGISTIC else float(np.sqrt(2.0))
         return lipschitz * self.norm_bound / self._model.penalty.summed(1)
 
@@ -95,7 +97,7 @@ class OutputPerturbation(Blurring):
         return Records(x, data.y)
 
     def describe(self) -> str:
-        """Say what is done."""
+        """Return a short description."""
         return f"Gaussian noise on the parameters, {self.noise_multiplier:g} × sensitivity"
 
     def _perturbed(self, release: Weights, rng: np.random.Generator) -> Weights:

@@ -1,18 +1,18 @@
-"""Rounding what is released: a common half-measure, with no guarantee."""
+"""Rounding of the release: common, but without a guarantee."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from exhume.defences.base import Blurring
-from exhume.errors import InputError
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Release, mapped
+from exhume.protocol.defence import Blurring
+from exhume.protocol.limits import from_to
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Release, mapped
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -23,12 +23,9 @@ class Rounding(Blurring):
     """Rounds every released number to ``decimals`` places."""
 
     inner: Mechanism
-    decimals: int
+    decimals: Annotated[int, from_to(0, 17)]
     name: ClassVar[str] = "rounding"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.decimals <= 17:
-            raise InputError(f"decimals must be from 0 to 17, got {self.decimals}")
+    shows_zeros: ClassVar[bool] = True
 
     def publish(self, data: Records, *, rng: np.random.Generator) -> Release:
         """Publish the inner mechanism's release, rounded."""
@@ -37,7 +34,7 @@ class Rounding(Blurring):
     def publish_each(
         self, fixed_set: Records, targets: Records, *, rngs: Sequence[np.random.Generator]
     ) -> Sequence[Release]:
-        """Publish with each target in turn, sharing what the inner mechanism shares."""
+        """Publish with each target in turn, sharing the inner mechanism's work."""
         return [self._rounded(r) for r in self.inner.publish_each(fixed_set, targets, rngs=rngs)]
 
     def event(self, records: int) -> dp_accounting.DpEvent:
@@ -45,11 +42,11 @@ class Rounding(Blurring):
         return self.inner.event(records)
 
     def deviation(self, records: int) -> float:
-        """Return the deviation of a rounding error, uniform within half a unit."""
+        """Return the deviation of a rounding error, uniform over one unit of the last place."""
         return float(10.0**-self.decimals / np.sqrt(12.0))
 
     def describe(self) -> str:
-        """Say what is done."""
+        """Return a short description."""
         return f"rounded to {self.decimals} decimals"
 
     def _rounded(self, release: Release) -> Release:
