@@ -1,21 +1,21 @@
-"""Can anything be learnt from these records? Asked once, before training."""
+"""Check, once before training, that something can be learned from the records."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from exhume.arrays import Array, require_finite
 from exhume.data.dataset import Task
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.arrays import Array, require_finite
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 
 
 def check_for_training(records: Records, task: Task) -> None:
-    """Raise InputError, in one line, where no model for ``task`` can be trained on ``records``.
+    """Raise InputError if no model for ``task`` can be trained on ``records``.
 
-    No records, no features, NaN, records that are all alike, labels that are missing, all alike or
-    not of the task's kind: binary labels are 0 and 1, classes integers from 0, counts whole numbers
-    from 0.
+    This covers: no records, no features, NaN, identical records, and labels that are missing,
+    identical or not of the task's kind: binary labels are 0 and 1, classes integers from 0, counts
+    whole numbers from 0.
 
     >>> check_for_training(Records(np.eye(2), np.array([0, 1])), Task.BINARY)
     """
@@ -82,7 +82,7 @@ def _check_counts(labels: Array) -> None:
 
 def _check_varied(labels: Array, what: str) -> None:
     if (labels == labels[0]).all():
-        raise InputError(f"every record has the same {what}, {labels[0]}: nothing can be learnt")
+        raise InputError(f"every record has the same {what}, {labels[0]}: nothing can be learned")
 
 
 def _listed(values: Array) -> str:

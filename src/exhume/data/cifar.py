@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.data.dataset import Sizes
 from exhume.data.images import RawImages
-from exhume.data.layout import Layout, RawParts, first_existing
+from exhume.data.layout import FolderLayout, RawParts, first_existing
 from exhume.data.reading import explained, require_file
-from exhume.errors import InputError
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
 
 IMAGE_BYTES = 3 * 32 * 32
 _KIND = "a file of CIFAR's binary version"
@@ -42,14 +42,14 @@ def _record_count(path: Path, label_bytes: int) -> int:
     size, record = path.stat().st_size, label_bytes + IMAGE_BYTES
     if size % record:
         raise InputError(
-            f"{path}: holds {size:,} bytes, not a whole number of {record}-byte records: "
-            "it is cut short, or not of CIFAR's binary version"
+            f"{path}: holds {size:,} bytes, not a whole number of {record}-byte records: it is "
+            "truncated, or not CIFAR's binary version"
         )
     return size // record
 
 
 @dataclass(frozen=True)
-class CifarBinaryLayout(Layout):
+class CifarBinaryLayout(FolderLayout):
     """The official files ``train`` and ``test`` in one of ``folders``."""
 
     folders: tuple[str, ...]

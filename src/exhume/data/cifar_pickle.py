@@ -1,8 +1,8 @@
-"""CIFAR's "python version": pickles, read without letting them call anything.
+"""CIFAR's "python version": pickles, read without executing any call in them.
 
-A pickle is a program. This reader runs it with two inert classes in the place of everything it may
-name: they keep what they are given and do nothing. Not even NumPy's own constructors are reached;
-the array is rebuilt here from the bytes that were kept. Whatever else a pickle names is refused.
+A pickle is a program. This reader runs it with two harmless classes in place of the types that it
+may name; they only store their arguments. Not even NumPy's own constructors are called; the array
+is rebuilt here from the stored bytes. Any other name in a pickle is refused.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.data.cifar import IMAGE_BYTES, channels_last
 from exhume.data.dataset import Sizes
 from exhume.data.images import RawImages
-from exhume.data.layout import Layout, RawParts, first_existing
+from exhume.data.layout import FolderLayout, RawParts, first_existing
 from exhume.data.reading import explained, require_file
-from exhume.errors import InputError
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
 
 _KIND = "a file of CIFAR's python version"
 _INSTEAD = "use CIFAR's binary version (*.bin) instead"
@@ -90,14 +90,14 @@ def _unpickled(path: Path) -> object:
         _refuse_large_memo(raw)
         # Made by Python 2: its strings are bytes.
         return _InertUnpickler(io.BytesIO(raw), encoding="bytes").load()
-    # A hostile or damaged pickle can raise anything at all; none of it is worth a traceback.
+    # A hostile or damaged pickle can raise any error; a traceback would not help.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: is not {_KIND}: {reason}; {_INSTEAD}") from None
 
 
 def _refuse_large_memo(raw: bytes) -> None:
-    # The unpickler makes room for every memo index up to the largest it is told of.
+    # The unpickler allocates memory for every memo index up to the largest.
     for opcode, argument, _ in pickletools.genops(raw):
         if opcode.name == "LONG_BINPUT" and isinstance(argument, int) and argument > len(raw):
             raise InputError(f"it asks for {argument:,} memo entries")
@@ -113,7 +113,7 @@ def _rebuilt(kept: object, path: Path) -> Array:
             and count * width == len(content)
         ):
             return np.frombuffer(content, dtype=np.uint8).reshape(count, width)
-    raise InputError(f"{path}: 'data' is not n×{IMAGE_BYTES} bytes, or is cut short; {_INSTEAD}")
+    raise InputError(f"{path}: 'data' is not n×{IMAGE_BYTES} bytes, or is truncated; {_INSTEAD}")
 
 
 def _labels(labels: object, path: Path) -> Array:
@@ -125,7 +125,7 @@ def _labels(labels: object, path: Path) -> Array:
 
 
 @dataclass(frozen=True)
-class CifarPickleLayout(Layout):
+class CifarPickleLayout(FolderLayout):
     """The official files ``train`` and ``test`` in one of ``folders``."""
 
     folders: tuple[str, ...]

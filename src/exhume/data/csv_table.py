@@ -1,4 +1,4 @@
-"""A .csv table of numbers with a header: every cell checked, every complaint with its line."""
+"""A .csv table of numbers with a header: every cell is checked, every error names its line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.data.reading import explained, listed, require_file
-from exhume.errors import InputError
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
 
 _KIND = "a comma-separated table in UTF-8"
 
@@ -20,7 +20,7 @@ _KIND = "a comma-separated table in UTF-8"
 def read_csv_table(path: Path, *, label: str | None) -> tuple[Array, Array]:
     """Return x (n, columns − 1) as float64, and the column ``label`` (or else the last) as y.
 
-    y is int64 where every one of its cells is written as a whole number, else float64.
+    y is int64 if all of its cells are written as whole numbers, else float64.
     """
     header, *lines = _lines(path)
     names = _checked_header(header.cells, path)
@@ -30,6 +30,13 @@ def read_csv_table(path: Path, *, label: str | None) -> tuple[Array, Array]:
     whole = all(_is_whole(cell) for cell in labels)
     y = np.array([int(cell) for cell in labels], dtype=np.int64) if whole else values[:, place]
     return np.delete(values, place, axis=1), y
+
+
+def read_csv_names(path: Path, *, label: str | None) -> tuple[str, ...]:
+    """Return the columns' names, without the column ``label`` (or else the last)."""
+    names = _checked_header(_lines(path)[0].cells, path)
+    place = _label_place(names, label, path)
+    return (*names[:place], *names[place + 1 :])
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ def _number(cell: str, name: str, number: int, path: Path) -> float:
 
 
 def _parsed(cell: str) -> float | None:
-    # Python would read 1_000 as a thousand; a table that has it means something else.
+    # Python reads 1_000 as a thousand; a table with it means something else.
     if "_" in cell:
         return None
     try:

@@ -1,15 +1,16 @@
-"""A data set: its records, what they mean, and where they came from."""
+"""A data set: its records, their meaning, and their source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from exhume.records import Records
+from exhume.protocol.records import Records
+from exhume.protocol.schema import Schema
 
 
 class Task(Enum):
-    """What the labels are, and so what a model learns to say. The value is what a table shows."""
+    """The kind of label, and so of a model's answers. The value is shown in tables."""
 
     BINARY = "binary"
     """Two classes, 0 and 1."""
@@ -23,7 +24,7 @@ class Task(Enum):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many records a data set holds; ``test`` is None where it has no test part."""
+    """The number of records in a data set; ``test`` is None without a test part."""
 
     train: int
     test: int | None = None
@@ -31,13 +32,13 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Records to train on, and how to read them.
+    """Records to train on, and their format.
 
     Images are float32 in [0, 1] (``value_range``), grey ones (n, height, width), coloured ones
     (n, height, width, 3). Tables are float64 in the units they were measured in, and
     ``value_range`` is None; scikit-learn's digits are float64 in [0, 1]. Class labels are int64 and
     index ``classes``, counts are int64, responses of a regression float64. ``source`` says where
-    the records were read from.
+    the records were read from. ``schema`` says what the entries of a mixed table's records mean.
     """
 
     name: str
@@ -47,3 +48,4 @@ class DataSet:
     task: Task
     classes: tuple[str, ...] | None
     source: str
+    schema: Schema | None = None

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.data.csv_table import read_csv_table
 from exhume.data.npz import npz_array, npz_keys
 from exhume.data.reading import explained, listed, require_file
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 
 
 def read_records(path: Path, *, label: str | None = None, at_least: int = 2) -> Records:
-    """Read ``at_least`` or more records from a file, by its ending.
+    """Read ``at_least`` or more records from a file; its extension gives the format.
 
-    ``.npz`` and ``.safetensors`` hold x of shape (n, features, …) and, where there are labels, y of
-    shape (n,); ``.npy`` holds x alone. ``.csv`` has a header; the column named ``label``, or else
+    ``.npz`` and ``.safetensors`` contain x of shape (n, features, …) and, if there are labels, y of
+    shape (n,); ``.npy`` contains only x. ``.csv`` has a header; the column named ``label``, or else
     the last, is y. No pickle is ever read. x becomes float64, unless it is float32; nothing is
-    rescaled. y becomes int64 where it is of a whole-number type, else float64. InputError names the
-    file, and the row and column where there is one to name.
+    rescaled. y becomes int64 if it has an integer type, else float64. InputError names the file
+    and, if possible, the row and column.
     """
     x, y = _read_arrays(Path(path), label)
     return _checked_records(x, y, Path(path), at_least)
@@ -42,7 +42,7 @@ def _read_arrays(path: Path, label: str | None) -> tuple[Array, Array | None]:
         case ".safetensors":
             return _read_safetensors(path)
     raise InputError(
-        f"{path}: its ending {kind!r} is unknown; expected .npz, .npy, .csv or .safetensors"
+        f"{path}: its extension {kind!r} is unknown; expected .npz, .npy, .csv or .safetensors"
     )
 
 
@@ -72,14 +72,14 @@ def _read_safetensors(path: Path) -> tuple[Array, Array | None]:
             return file.get_tensor("x"), file.get_tensor("y") if "y" in keys else None
     # NumPy has no bfloat16: that is the TypeError.
     except (SafetensorError, TypeError) as error:
-        raise InputError(f"{path}: can't be read as {kind}: {error}") from None
+        raise InputError(f"{path}: cannot be read as {kind}: {error}") from None
 
 
 def _check_keys(keys: Sequence[str], path: Path) -> None:
     there = listed(keys)
     if "x" not in keys:
         raise InputError(f"{path}: has no array 'x' with the records; it holds {there}")
-    # Labels under another name must not be dropped in silence.
+    # Labels under another name must not be dropped silently.
     if "y" not in keys and len(keys) > 1:
         raise InputError(f"{path}: has no array 'y' with the labels; it holds {there}")
 

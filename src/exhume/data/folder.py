@@ -1,4 +1,4 @@
-"""Image sets kept in the user's data folder: where to look, and which files will do."""
+"""Image sets in the user's data folder: the search path, and the accepted files."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from exhume.data.dataset import DataSet, Task
-from exhume.data.images import ImageKind
-from exhume.data.layout import Layout, RawParts
-from exhume.data.source import Found, Where
-from exhume.errors import InputError
+from exhume.data.dataset import DataSet
+from exhume.data.layout import FolderLayout, RawParts
+from exhume.data.source import Found, ImageSource, Where
+from exhume.protocol.errors import InputError
 
 VARIABLE = "EXHUME_DATA"
 SYSTEM_FOLDERS: tuple[Path, ...] = (Path("/usr/share/datasets"),)
-"""Where Debian's packages put data sets; searched after the user's own folder."""
+"""The folder of Debian's data packages; searched after the user's own folder."""
 
 
 def search_folders(folder: Path | None = None) -> tuple[Path, ...]:
     """Return the folders to search: ``folder`` alone if given, else $EXHUME_DATA and the system's.
 
-    InputError where the folder given, or the one the variable names, is not there.
+    InputError if the given folder, or the variable's, does not exist.
     """
     if folder is not None:
         if not folder.is_dir():
@@ -36,12 +35,10 @@ def search_folders(folder: Path | None = None) -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True)
-class FolderImages:
-    """A known image set, in whichever of ``layouts`` a folder holds it."""
+class FolderImages(ImageSource):
+    """A known image set, in any of several ``layouts``."""
 
-    name: str
-    kind: ImageKind
-    layouts: tuple[Layout, ...]
+    layouts: tuple[FolderLayout, ...]
     also: str = ""
     """Another way to get it, as a sentence."""
 
@@ -51,28 +48,18 @@ class FolderImages:
         return Where.FILE
 
     @property
-    def task(self) -> Task:
-        """Images are classified."""
-        return Task.MULTICLASS
-
-    @property
-    def record_shape(self) -> tuple[int, ...]:
-        """The shape of one image."""
-        return self.kind.record_shape
-
-    @property
     def remedy(self) -> str:
-        """Which files to put where."""
+        """Which files to store in which folder."""
         wanted = "; or ".join(layout.wanted for layout in self.layouts)
         return f"set {VARIABLE} to a folder that holds {wanted}. {self.also}".rstrip()
 
     def find(self, folders: Sequence[Path]) -> Found | None:
-        """Return the first place that holds it, or None."""
+        """Return the first folder that contains it, or None."""
         held = self._held(folders)
         return None if held is None else Found(held.path, held.layout.sizes(held.path))
 
     def read(self, folders: Sequence[Path]) -> RawParts:
-        """Read it as its files hold it: bytes, unchecked."""
+        """Read it from its files: bytes, unchecked."""
         held = self._required(folders)
         return held.layout.read(held.path)
 
@@ -80,15 +67,7 @@ class FolderImages:
         """Read and check it."""
         parts = self.read(folders)
         self._check_classes(parts)
-        return DataSet(
-            name=self.name,
-            train=self.kind.records(parts.train),
-            test=self.kind.records(parts.test) if parts.test else None,
-            value_range=(0.0, 1.0),
-            task=self.task,
-            classes=self.kind.classes,
-            source=str(self._required(folders).path),
-        )
+        return self._data_set(parts.train, parts.test, str(self._required(folders).path))
 
     def _required(self, folders: Sequence[Path]) -> _Held:
         held = self._held(folders)
@@ -105,7 +84,7 @@ class FolderImages:
         return None
 
     def _check_classes(self, parts: RawParts) -> None:
-        # Names in another order would mean that the labels mean something else.
+        # With another order of names, the labels would have another meaning.
         if parts.classes is None or self.kind.classes is None or parts.classes == self.kind.classes:
             return
         raise InputError(
@@ -116,5 +95,5 @@ class FolderImages:
 
 @dataclass(frozen=True)
 class _Held:
-    layout: Layout
+    layout: FolderLayout
     path: Path

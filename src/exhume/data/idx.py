@@ -1,4 +1,4 @@
-"""The IDX format of MNIST and its kin: a magic number, the sides, then bytes; gzipped or not.
+"""The IDX format of MNIST and similar sets: a magic number, the sides, then bytes; gzipped or not.
 
 Format: the page of the MNIST database (LeCun, Cortes, Burges), "File formats". The magic number's
 third byte is the type (8: unsigned byte), its fourth the number of dimensions; all integers are
@@ -16,18 +16,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.data.dataset import Sizes
 from exhume.data.images import RawImages
-from exhume.data.layout import Layout, RawParts, first_existing
+from exhume.data.layout import FolderLayout, RawParts, first_existing
 from exhume.data.reading import explained, require_file
-from exhume.errors import InputError
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
 
 _Stream: TypeAlias = gzip.GzipFile | io.BufferedReader
 _KIND = "an IDX file"
 _UNSIGNED_BYTE = 8
 _MOST_BYTES = 2**31
-"""More than any data set of this family has; keeps a damaged header from asking for all memory."""
+"""Larger than any data set of this family: a damaged header must not allocate all memory."""
 
 
 def read_idx(path: Path) -> Array:
@@ -36,7 +36,7 @@ def read_idx(path: Path) -> Array:
     with explained(path, _KIND), _opened(path) as file:
         shape = _read_shape(file, path)
         size = int(np.prod(shape, dtype=np.int64))
-        # One byte more than expected, to notice what should not be there.
+        # One byte more than expected, to notice extra bytes.
         content = file.read(size + 1)
     if len(content) != size:
         held = f"only {len(content):,}" if len(content) < size else "more"
@@ -67,7 +67,7 @@ def _read_shape(file: _Stream, path: Path) -> tuple[int, ...]:
         )
     header = file.read(4 * magic[3])
     if len(header) < 4 * magic[3]:
-        raise InputError(f"{path}: is cut short within its header")
+        raise InputError(f"{path}: is truncated within its header")
     shape = struct.unpack(f">{magic[3]}I", header)
     size = 1
     for side in shape:
@@ -78,7 +78,7 @@ def _read_shape(file: _Stream, path: Path) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class IdxLayout(Layout):
+class IdxLayout(FolderLayout):
     """The four official files in one of ``folders``; the test pair may be left out."""
 
     folders: tuple[str, ...]
@@ -105,7 +105,7 @@ class IdxLayout(Layout):
 
     def read(self, path: Path) -> RawParts:
         """Read both pairs of files."""
-        # Half a test part must not pass for none.
+        # An incomplete test part must not count as none.
         halves = [_file(path, "t10k", half) for half in ("images-idx3", "labels-idx1")]
         test = () if halves == [None, None] else (_part(path, "t10k"),)
         return RawParts((_part(path, "train"),), test)
@@ -126,5 +126,5 @@ def _file(folder: Path, part: str, half: str) -> Path | None:
 def _required(folder: Path, part: str, half: str) -> Path:
     file = _file(folder, part, half)
     if file is None:
-        raise InputError(f"{folder}: has no {part}-{half}-ubyte (or .gz), the others are there")
+        raise InputError(f"{folder}: has no {part}-{half}-ubyte (or .gz), but the others exist")
     return file

@@ -1,4 +1,4 @@
-"""Images of a known data set: raw as a file holds them, and checked as records."""
+"""Images of a known data set: raw from a file, and checked as records."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import Array
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class RawImages:
 
 @dataclass(frozen=True)
 class ImageKind:
-    """What the images of a known data set must look like, whatever file they come from."""
+    """The required format of a known data set's images, whatever file they come from."""
 
     record_shape: tuple[int, ...]
     class_count: int
@@ -40,7 +40,7 @@ class ImageKind:
             self._check_labels(raw)
         images = np.concatenate([raw.images for raw in files], dtype=np.float32)
         images /= np.float32(255)
-        # Records copies what is writeable; these arrays are nobody else's.
+        # Records copies writeable arrays; nobody else uses these.
         images.flags.writeable = False
         return Records(images, _class_numbers(files))
 
@@ -61,8 +61,8 @@ class ImageKind:
         labels = raw.labels
         if labels.dtype.kind not in "iu" or labels.shape != (len(raw.images),):
             raise InputError(
-                f"{raw.file}: labels must be {len(raw.images)} integers, one an image, "
-                f"got shape {labels.shape} of {labels.dtype}"
+                f"{raw.file}: labels must be {len(raw.images)} integers, one per image, got "
+                f"shape {labels.shape} of {labels.dtype}"
             )
         low, high = int(labels.min()), int(labels.max())
         if low < 0 or high >= self.class_count:
@@ -80,15 +80,15 @@ def _class_numbers(files: Sequence[RawImages]) -> Array:
 
 
 def shrunk(images: Array, by: int) -> Array:
-    """Return images (n, height, width, …) with ``by`` × ``by`` pixels taken together as their mean.
+    """Return images (n, height, width, …) with ``by`` × ``by`` pixels replaced by their mean.
 
     >>> shrunk(np.arange(4.0).reshape(1, 2, 2), 2)
     array([[[1.5]]])
     """
     if images.ndim < 3 or any(side % by for side in images.shape[1:3]):
         raise InputError(
-            f"records of shape {images.shape[1:]} can't be shrunk by {by}: it takes images whose "
-            "sides it divides"
+            f"records of shape {images.shape[1:]} cannot be shrunk by {by}: it must divide the "
+            "sides of the images"
         )
     count, height, width, *channels = images.shape
     blocks = images.reshape(count, height // by, by, width // by, by, *channels)

@@ -1,4 +1,4 @@
-"""One way of holding a known data set in a folder: file names, and a reader for them."""
+"""One way to store a known data set in a folder: file names, and a reader for them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from exhume.data.images import RawImages
 
 @dataclass(frozen=True, eq=False)
 class RawParts:
-    """A data set's parts, each the files it is made of; ``classes`` where the files name them."""
+    """A data set's parts, each with its files; ``classes`` if the files name them."""
 
     train: tuple[RawImages, ...]
     test: tuple[RawImages, ...] = ()
     classes: tuple[str, ...] | None = None
 
 
-class Layout(ABC):
+class FolderLayout(ABC):
     """File names and a format. Subclasses are frozen dataclasses: their fields are the names."""
 
     @property
     @abstractmethod
     def wanted(self) -> str:
-        """The names it goes by, for a person who must put the files there."""
+        """The expected file names, for a user who must provide the files."""
 
     @abstractmethod
     def find(self, folder: Path) -> Path | None:
@@ -33,7 +33,7 @@ class Layout(ABC):
 
     @abstractmethod
     def sizes(self, path: Path) -> Sizes:
-        """Count the records at ``path`` from what its files' headers say."""
+        """Count the records at ``path`` from the headers of its files."""
 
     @abstractmethod
     def read(self, path: Path) -> RawParts:

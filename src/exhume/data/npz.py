@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.data.dataset import Sizes
 from exhume.data.images import RawImages
-from exhume.data.layout import Layout, RawParts, first_existing
+from exhume.data.layout import FolderLayout, RawParts, first_existing
 from exhume.data.reading import explained, listed, require_file
-from exhume.errors import InputError
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
 
 _KIND = "a NumPy .npz archive"
 
@@ -23,7 +23,7 @@ def npz_keys(path: Path) -> tuple[str, ...]:
     require_file(path, _KIND)
     with explained(path, _KIND):
         if not zipfile.is_zipfile(path):
-            raise InputError(f"{path}: is not {_KIND}, or is cut short")
+            raise InputError(f"{path}: is not {_KIND}, or is truncated")
         with zipfile.ZipFile(path) as archive:
             return tuple(name.removesuffix(".npy") for name in archive.namelist())
 
@@ -66,9 +66,9 @@ def _header(path: Path, key: str) -> tuple[np.dtype[np.generic], tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class NpzLayout(Layout):
-    """One archive, under one of ``files``: x_train, y_train and, where there is a test part,
-    x_test, y_test; or only x and y. ``classes`` may name the classes.
+class NpzLayout(FolderLayout):
+    """One archive, under one of ``files``: x_train, y_train and, if there is a test part, x_test,
+    y_test; or only x and y. ``classes`` may name the classes.
     """  # noqa: D205
 
     files: tuple[str, ...]
@@ -96,7 +96,7 @@ class NpzLayout(Layout):
         classes = _class_names(path) if "classes" in keys else None
         if "x" in keys:
             return RawParts((_part(path, "x", "y"),), (), classes)
-        # Half a test part must not pass for none.
+        # An incomplete test part must not count as none.
         has_test = "x_test" in keys or "y_test" in keys
         test = (_part(path, "x_test", "y_test"),) if has_test else ()
         return RawParts((_part(path, "x_train", "y_train"),), test, classes)

@@ -1,4 +1,4 @@
-"""Whatever goes wrong while a file is read becomes one line that names the file."""
+"""Every error while reading a file becomes one line that names the file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 @contextmanager
@@ -21,16 +21,16 @@ def explained(path: Path, kind: str) -> Iterator[None]:
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder, expected {kind}") from None
     except PermissionError:
-        raise InputError(f"{path}: may not be read by this user") from None
+        raise InputError(f"{path}: this user has no permission to read it") from None
     except MemoryError:
         raise InputError(f"{path}: does not fit into memory") from None
     except EOFError:
-        raise InputError(f"{path}: is cut short, expected {kind}") from None
+        raise InputError(f"{path}: is truncated, expected {kind}") from None
     # Parsers meet damaged bytes with errors of every kind (zlib's, the tokenizer's in a NumPy
-    # header, an overflow); what the person needs to know is which file it was.
+    # header, an overflow); the user needs to know which file it was.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: can't be read as {kind}: {reason}") from None
+        raise InputError(f"{path}: cannot be read as {kind}: {reason}") from None
 
 
 def require_file(path: Path, kind: str) -> None:
@@ -43,7 +43,7 @@ def require_file(path: Path, kind: str) -> None:
 
 
 def listed(names: Sequence[str], *, most: int = 20) -> str:
-    """Return the names that a file holds, on one line: a stranger's file may hold any character.
+    """Return the names in a file, on one line: a file may contain any character.
 
     >>> listed(["x", "labels"])
     'x, labels'

@@ -8,7 +8,7 @@ from pathlib import Path
 from exhume.data.catalogue import FOLDER_IMAGES, SOURCES
 from exhume.data.dataset import DataSet
 from exhume.data.folder import search_folders
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 def names() -> tuple[str, ...]:
@@ -35,6 +35,6 @@ def load(name: str, *, folder: Path | None = None) -> DataSet:
         close = difflib.get_close_matches(name, names(), n=1)
         meant = f" (did you mean {close[0]!r}?)" if close else ""
         raise InputError(f"no data set is called {name!r}{meant}; known are {', '.join(names())}")
-    # A wrong folder is no reason to refuse what needs none.
+    # A wrong folder does not matter for a set that needs no folder.
     needs_folder = source in FOLDER_IMAGES
     return source.load(search_folders(folder) if needs_folder else ())

@@ -1,4 +1,4 @@
-"""Where a data set known by name comes from: what every source can be asked."""
+"""The protocol of sources of named data sets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from exhume.data.dataset import DataSet, Sizes, Task
+from exhume.data.images import ImageKind, RawImages
 
 
 class Where(Enum):
-    """The kind of place a data set is kept in. The value is what a table shows."""
+    """The kind of place in which a data set is stored. The value is shown in tables."""
 
     EMBEDDED = "embedded"
     SCIKIT_LEARN = "scikit-learn"
@@ -21,7 +22,7 @@ class Where(Enum):
 
 @dataclass(frozen=True)
 class Found:
-    """A data set's size, and its path where it is a file or folder of the user's."""
+    """A data set's size, and its path if it is the user's file or folder."""
 
     path: Path | None
     sizes: Sizes
@@ -39,7 +40,7 @@ class Source(Protocol):
 
     @property
     def where(self) -> Where:
-        """The kind of place it is kept in."""
+        """The kind of place in which it is stored."""
 
     @property
     def task(self) -> Task:
@@ -51,13 +52,45 @@ class Source(Protocol):
 
     @property
     def remedy(self) -> str:
-        """How to get it where it is missing: a sentence."""
+        """How to get it if it is missing: a sentence."""
 
     def find(self, folders: Sequence[Path]) -> Found | None:
-        """Say where it is and how large, from file headers only; None where it is missing.
+        """Return its place and size, from file headers only; None if it is missing.
 
-        InputError where it is there, but broken.
+        InputError if it is damaged.
         """
 
     def load(self, folders: Sequence[Path]) -> DataSet:
-        """Read and check it whole."""
+        """Read and check all of it."""
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """The common base of sources of images."""
+
+    name: str
+    kind: ImageKind
+
+    @property
+    def task(self) -> Task:
+        """Images are classified."""
+        return Task.MULTICLASS
+
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return self.kind.record_shape
+
+    def _data_set(
+        self, train: Sequence[RawImages], test: Sequence[RawImages], source: str
+    ) -> DataSet:
+        """Check the images; without a test part, the set has none."""
+        return DataSet(
+            name=self.name,
+            train=self.kind.records(train),
+            test=self.kind.records(test) if test else None,
+            value_range=(0.0, 1.0),
+            task=self.task,
+            classes=self.kind.classes,
+            source=source,
+        )

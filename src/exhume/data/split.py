@@ -1,17 +1,18 @@
-"""Who holds which records: the fixed set, the shadow targets, and the targets."""
+"""The split of records into the fixed set, the shadow targets, and the targets."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import Array
-from exhume.errors import InputError
-from exhume.records import Records
-from exhume.seeds import stream
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
+from exhume.protocol.seeds import stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +33,11 @@ def split_records(
 ) -> Split:
     """Draw three disjoint random sets of exactly these sizes, from the stream (seed, "data").
 
-    Real data hold copies. A record whose values (whatever its label) also sit in the fixed set,
-    among the shadow targets or among the targets already drawn is never a target: an adversary that
-    had it before can't be said to have rebuilt it, and a target counted twice is no second trial.
-    The next record in the random order takes its place. Copies within the fixed set and the shadow
-    targets stay: they are what the data look like.
+    Real data contain copies. A record is never a target if its values (whatever its label) also
+    occur in the fixed set, the shadow targets or the targets already drawn: an adversary that
+    already had it did not rebuild it, and the same target twice is not a second trial. The next
+    record in the random order takes its place. Copies within the fixed set and the shadow targets
+    are kept, because the data contain them.
 
     >>> ten = Records(np.arange(10.0)[:, None])
     >>> parts = split_records(ten, fixed_set=4, shadow_targets=3, targets=2, seed=0)
@@ -54,20 +55,43 @@ def split_records(
     fresh = _fresh(records.x, known=order[:pool], candidates=order[pool:], count=targets)
     if len(fresh) < targets:
         raise InputError(
-            f"only {len(fresh)} of the {len(records) - pool} records left can be targets, "
-            f"{targets} are needed: the others are copies of records drawn before; "
-            "ask for a smaller split"
+            f"only {len(fresh)} of the {len(records) - pool} remaining records can be targets, "
+            f"{targets} are needed: the others are copies of records drawn before; request a "
+            "smaller split"
         )
     return Split(
         records.take(order[:fixed_set]), records.take(order[fixed_set:pool]), records.take(fresh)
     )
 
 
+def all_but_targets(records: Records, *, targets: int, seed: int) -> Split:
+    """Draw targets; all other records are the fixed set.
+
+    As in ``split_records``, no target is a copy of another record.
+
+    >>> parts = all_but_targets(Records(np.array([[1.0], [1.0], [2.0], [3.0]])), targets=2, seed=0)
+    >>> sorted(parts.targets.x[:, 0].tolist()), len(parts.fixed_set)
+    ([2.0, 3.0], 2)
+    """
+    order = stream(seed, "data").permutation(len(records))
+    marks = [_fingerprint(record) for record in records.x]
+    often = Counter(marks)
+    single = [int(i) for i in order[::-1] if often[marks[i]] == 1]
+    if len(single) < targets:
+        raise InputError(
+            f"only {len(single)} of {len(records)} records can be targets, {targets} are needed: "
+            "the others are copies of each other"
+        )
+    chosen = single[:targets]
+    rest = [int(i) for i in order if int(i) not in set(chosen)]
+    return Split(records.take(rest), records.take([]), records.take(chosen))
+
+
 def without_copies(records: Records, *pools: Records) -> Records:
-    """Return ``records``, in order, without those whose values also sit in one of ``pools``.
+    """Return ``records``, in order, without those whose values also occur in one of ``pools``.
 
     For targets and pools that come from different data sets; copies among ``records`` themselves
-    stay.
+    are kept.
     """
     for pool in pools:
         if pool.record_shape != records.record_shape:
@@ -81,19 +105,19 @@ def without_copies(records: Records, *pools: Records) -> Records:
 
 
 def restrict_classes(records: Records, classes: Sequence[int]) -> Records:
-    """Keep the records of ``classes`` and number these anew: the first named is class 0, and so on.
+    """Keep the records of ``classes``, renumbered: the first named is class 0, and so on.
 
     >>> pair = restrict_classes(Records(np.eye(4), np.array([3, 7, 3, 1])), [7, 3])
     >>> pair.labels.tolist()
     [1, 0, 1]
     """
     if not classes or len(set(classes)) < len(classes):
-        raise InputError(f"name each class to keep once, at least one, got {list(classes)}")
+        raise InputError(f"name at least one class to keep, each once, got {list(classes)}")
     labels = records.labels
     absent = [label for label in classes if not (labels == label).any()]
     if absent:
         there = ", ".join(str(label) for label in np.unique(labels)[:20])
-        raise InputError(f"no record has class {absent[0]}; the classes there are {there}")
+        raise InputError(f"no record has class {absent[0]}; the existing classes are {there}")
     kept = np.flatnonzero(np.isin(labels, classes))
     numbers = np.zeros(len(kept), dtype=np.int64)
     for number, label in enumerate(classes):

@@ -1,4 +1,4 @@
-"""What data this machine has: everything known by name, found or missing."""
+"""The data on this machine: all named data sets, found or missing."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from exhume.data.dataset import Sizes, Task
 from exhume.data.folder import search_folders
 from exhume.data.source import Source, Where
 from exhume.data.weights import LPIPS_FILE, LPIPS_REMEDY, check_lpips_weights, find_lpips_weights
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 @dataclass(frozen=True)
-class Entry:
+class SurveyEntry:
     """One line of the survey.
 
-    ``where`` is None where the thing is missing, and ``remedy`` then says how to get it;
-    ``problem`` says what is wrong with what was found. ``task``, ``record_shape`` and ``sizes`` are
-    None for the metric's weights, which are no data set.
+    If ``where`` is None, the entry is missing, and ``remedy`` says how to get it; ``problem`` says
+    what is wrong with a found entry. ``task``, ``record_shape`` and ``sizes`` are None for the
+    metric's weights, which are not a data set.
     """
 
     name: str
@@ -35,20 +35,23 @@ class Entry:
 
 @dataclass(frozen=True)
 class Survey:
-    """All entries, and the folders searched; ``problem`` where the folder named is not there."""
+    """All entries, and the searched folders; ``problem`` if the given folder does not exist."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[SurveyEntry, ...]
     folders: tuple[Path, ...]
     problem: str | None
 
     @property
     def sound(self) -> bool:
-        """Whether nothing that was found, and no folder named, is broken. Missing is no fault."""
+        """Whether all found entries and the given folder are intact.
+
+        Missing entries are no problem.
+        """
         return self.problem is None and all(entry.problem is None for entry in self.entries)
 
 
 def survey(*, folder: Path | None = None) -> Survey:
-    """Look for every data set and the metric's weights, reading no more than file headers."""
+    """Search every data set and the metric's weights, reading only file headers."""
     folders: tuple[Path, ...] = ()
     problem = None
     try:
@@ -59,8 +62,8 @@ def survey(*, folder: Path | None = None) -> Survey:
     return Survey((*entries, _weights_entry(folders)), folders, problem)
 
 
-def checked(found: Survey) -> Iterator[Entry]:
-    """Read and check, one after the other, everything that was found; give each entry back."""
+def checked(found: Survey) -> Iterator[SurveyEntry]:
+    """Read and check all found entries, one after the other; yield each entry."""
     readers = {source.name: source for source in SOURCES}
     for entry in found.entries:
         if entry.where is None or entry.problem is not None:
@@ -76,8 +79,8 @@ def checked(found: Survey) -> Iterator[Entry]:
             yield replace(entry, problem=str(error))
 
 
-def _entry(source: Source, folders: tuple[Path, ...]) -> Entry:
-    entry = Entry(source.name, source.task, source.record_shape)
+def _entry(source: Source, folders: tuple[Path, ...]) -> SurveyEntry:
+    entry = SurveyEntry(source.name, source.task, source.record_shape)
     try:
         found = source.find(folders)
     except InputError as error:
@@ -87,8 +90,8 @@ def _entry(source: Source, folders: tuple[Path, ...]) -> Entry:
     return replace(entry, where=source.where, path=found.path, sizes=found.sizes)
 
 
-def _weights_entry(folders: tuple[Path, ...]) -> Entry:
+def _weights_entry(folders: tuple[Path, ...]) -> SurveyEntry:
     path = find_lpips_weights(folders)
     if path is None:
-        return Entry(LPIPS_FILE, remedy=LPIPS_REMEDY)
-    return Entry(LPIPS_FILE, where=Where.FILE, path=path)
+        return SurveyEntry(LPIPS_FILE, remedy=LPIPS_REMEDY)
+    return SurveyEntry(LPIPS_FILE, where=Where.FILE, path=path)

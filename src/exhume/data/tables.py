@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.data.dataset import DataSet, Sizes, Task
 from exhume.data.source import Found, Where
-from exhume.records import Records
+from exhume.protocol.arrays import Array
+from exhume.protocol.records import Records
 
 
 @dataclass(frozen=True)
-class Table:
+class SklearnTable:
     """A table of scikit-learn's, read through its loader ``load_<loader>``.
 
     ``divisor`` brings records with a known range to [0, 1]. ``count`` is stated here so that a
@@ -45,7 +45,7 @@ class Table:
         return "install scikit-learn"
 
     def find(self, folders: Sequence[Path]) -> Found:
-        """It is always there."""
+        """It is always available."""
         return Found(None, Sizes(self.count))
 
     def load(self, folders: Sequence[Path]) -> DataSet:
@@ -63,6 +63,13 @@ class Table:
             classes=self.classes,
             source=f"scikit-learn {sklearn.__version__}",
         )
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of a record's values."""
+        from sklearn import datasets
+
+        found = getattr(datasets, f"load_{self.loader}")()
+        return tuple(map(str, found.feature_names)) if len(self.record_shape) == 1 else ()
 
     def _arrays(self) -> tuple[Array, Array]:
         from sklearn import datasets

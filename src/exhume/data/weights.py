@@ -7,7 +7,7 @@ from pathlib import Path
 
 from exhume.data.layout import first_existing
 from exhume.data.npz import npz_array
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 LPIPS_FILE = "lpips_alex.npz"
 LPIPS_REMEDY = (
@@ -15,7 +15,7 @@ LPIPS_REMEDY = (
     "features.{0,3,6,8,10}.weight and .bias, and the LPIPS v0.1 heads as lin0 … lin4, float32."
 )
 
-# Zhang et al. 2018, the "alex" variant: torchvision's AlexNet, one head a convolution.
+# Zhang et al. 2018, the "alex" variant: torchvision's AlexNet, one head per convolution.
 _CONVOLUTIONS = {
     0: (64, 3, 11, 11),
     3: (192, 64, 5, 5),
@@ -37,7 +37,7 @@ def find_lpips_weights(folders: Sequence[Path]) -> Path | None:
 
 
 def check_lpips_weights(path: Path) -> None:
-    """Read every array; InputError where one is missing, or of another shape or type."""
+    """Read every array; InputError if one is missing, or has another shape or type."""
     for key, shape in _SHAPES.items():
         array = npz_array(path, key)
         if array.shape != shape or array.dtype.kind != "f":

@@ -11,23 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from exhume.data.dataset import DataSet, Sizes, Task
-from exhume.data.images import ImageKind, RawImages
+from exhume.data.dataset import DataSet, Sizes
+from exhume.data.images import RawImages
 from exhume.data.npz import npz_array, npz_shape
-from exhume.data.source import Found, Where
-from exhume.errors import InputError
+from exhume.data.source import Found, ImageSource, Where
+from exhume.protocol.errors import InputError
 
 FILE = Path(__file__).with_name("fashion_mnist_small.npz")
 IMAGES_SHA256 = "68aadec2e3f3672ccec48b8f2ac0d995923eb6a2fa888bc5b4c0a74d8a761015"
-"""Of the bytes of ``x``, image after image."""
+"""The SHA-256 of the bytes of ``x``, image after image."""
 
 
 @dataclass(frozen=True)
-class EmbeddedImages:
-    """Images that come with the package, so that an audit runs on a machine with nothing else."""
-
-    name: str
-    kind: ImageKind
+class EmbeddedImages(ImageSource):
+    """Images that come with the package, so that an audit needs no other data."""
 
     @property
     def where(self) -> Where:
@@ -35,22 +32,12 @@ class EmbeddedImages:
         return Where.EMBEDDED
 
     @property
-    def task(self) -> Task:
-        """Images are classified."""
-        return Task.MULTICLASS
-
-    @property
-    def record_shape(self) -> tuple[int, ...]:
-        """The shape of one image."""
-        return self.kind.record_shape
-
-    @property
     def remedy(self) -> str:
         """It comes with the package."""
         return "install Exhume again: the file belongs to the package"
 
     def find(self, folders: Sequence[Path]) -> Found:
-        """Look into the package, whatever the folders."""
+        """Search the package; the folders do not matter."""
         return Found(None, Sizes(npz_shape(FILE, "x")[0]))
 
     def load(self, folders: Sequence[Path]) -> DataSet:
@@ -58,12 +45,4 @@ class EmbeddedImages:
         raw = RawImages(npz_array(FILE, "x"), npz_array(FILE, "y"), FILE)
         if hashlib.sha256(raw.images.tobytes()).hexdigest() != IMAGES_SHA256:
             raise InputError(f"{FILE}: the embedded images are damaged; {self.remedy}")
-        return DataSet(
-            name=self.name,
-            train=self.kind.records((raw,)),
-            test=None,
-            value_range=(0.0, 1.0),
-            task=self.task,
-            classes=self.kind.classes,
-            source="embedded in the package",
-        )
+        return self._data_set((raw,), (), "embedded in the package")
