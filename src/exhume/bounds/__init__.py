@@ -41,7 +41,7 @@ from exhume.bounds.samples import (
     kappa_from_samples,
     kappa_of_pool,
 )
-from exhume.bounds.solve import Noise, noise_multiplier_for
+from exhume.bounds.solve import SufficientNoise, noise_multiplier_for
 
 __all__ = [
     "Binds",
@@ -50,9 +50,9 @@ __all__ = [
     "MembershipRisk",
     "Method",
     "MonteCarloGamma",
-    "Noise",
     "PrivacyLoss",
     "RenyiCurve",
+    "SufficientNoise",
     "approximate_dp",
     "ceiling",
     "corollary_3",

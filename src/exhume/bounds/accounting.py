@@ -1,4 +1,4 @@
-"""From a composition to its privacy-loss distribution, or else to its Rényi curve."""
+"""The privacy-loss distribution of a composition, or else its Rényi curve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from exhume.bounds.rdp import (
     sum_of_curves,
     zcdp_curve,
 )
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _POINTS_A_SPREAD = 200
 _SLOWER = 4.0
-"""How much coarser a grid is where the accountant has to fill it, point by point."""
+"""The factor by which a grid is coarser if the accountant must fill it, point by point."""
 _MOST_POINTS_ONCE = 2**19
 _MOST_POINTS_COMPOSED = 2**20
 
 
 def loss_of(flat: Flat) -> PrivacyLoss | None:
-    """The privacy-loss distribution of a composition, or None where no accountant has one."""
+    """The privacy-loss distribution of a composition, or None if no accountant has one."""
     from dp_accounting.pld import PLDAccountant
 
     for relation in _relations():
@@ -42,7 +42,7 @@ def loss_of(flat: Flat) -> PrivacyLoss | None:
 
 
 def rdp_of(flat: Flat) -> RenyiCurve:
-    """The Rényi curve of a composition; InputError naming an event that no accountant supports."""
+    """The Rényi curve of a composition; the InputError names an event without an accountant."""
     from dp_accounting.privacy_accountant import NeighboringRelation as Relation
     from dp_accounting.rdp import RdpAccountant
 
@@ -74,7 +74,7 @@ def _gaussian_curves(flat: Flat) -> list[RenyiCurve]:
 
 
 def _relations() -> tuple[NeighboringRelation, NeighboringRelation]:
-    """Replacing the target by a record that counts for nothing is as good as leaving it out."""
+    """Replacing the target by a record with weight 0 has the same effect as leaving it out."""
     from dp_accounting.privacy_accountant import NeighboringRelation as Relation
 
     return Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_SPECIAL
@@ -93,10 +93,10 @@ def _composed(terms: list[Term]) -> dp_accounting.DpEvent:
 
 
 def _for_replacing(term: Term) -> Term | None:
-    """``term`` for data sets in which one record is replaced, or None where that isn't known.
+    """``term`` for data sets in which one record is replaced, or None if it is not known.
 
-    Replacing moves a sum of clipped gradients by up to twice the clipping norm, which the Rényi
-    accountant leaves to its caller: half the noise multiplier.
+    Replacing a record moves a sum of clipped gradients by up to twice the clipping norm. The Rényi
+    accountant leaves this to its caller: half the noise multiplier.
     """
     import dp_accounting as dp
 
@@ -152,7 +152,7 @@ def _subsampled_gaussian(event: dp_accounting.DpEvent) -> tuple[float, float] | 
 
 
 def _interval(flat: Flat) -> float:
-    """A grid fine enough for the narrowest loss, coarse enough for the widest to be computed."""
+    """A grid fine enough for the narrowest loss, and coarse enough to compute the widest."""
     scales = [(_scale(term.event), term.count) for term in flat.terms]
     if flat.shift:
         scales.append((_gaussian_scale(1.0 / flat.shift, 1.0), 1))
@@ -166,7 +166,7 @@ def _interval(flat: Flat) -> float:
 
 @dataclass(frozen=True)
 class _Scale:
-    """How wide one run's privacy loss is; only the grid's fineness hangs on it."""
+    """The width of one run's privacy loss; it only determines how fine the grid is."""
 
     narrow: float
     wide: float
@@ -201,5 +201,5 @@ def _scale(event: dp_accounting.DpEvent) -> _Scale:
         moved = sum(p for c, p in pairs if c != 0.0)
         plain = _gaussian_scale(event.standard_deviation / largest, min(1.0, moved))
         return _Scale(_SLOWER * plain.narrow, plain.wide, plain.reach)
-    # The accountant rounds other losses up instead of connecting dots, which asks for more points.
+    # The accountant rounds other losses up, without connecting dots: this needs more points.
     return _Scale(0.002, 0.1, 1.0)

@@ -1,4 +1,4 @@
-"""What a ceiling on reconstruction success is, and whom it binds."""
+"""A ceiling on reconstruction success, and the attacks that it binds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from exhume.bounds.checks import require_probability
 
 
 class Binds(Enum):
-    """Which attacks a ceiling binds. The value is what a report says."""
+    """Which attacks a ceiling binds. The value is the text of a report."""
 
     EVERY_ATTACK = (
         "every attack on a target drawn from the prior that kappa describes, "
@@ -46,10 +46,10 @@ class Method(Enum):
 class Ceiling:
     """A ceiling on reconstruction success: no attack that it ``binds`` succeeds more often.
 
-    ``gamma`` in [0, 1] bounds the probability, over the target's prior and the mechanism's coins,
-    that a reconstruction comes within the threshold at which a blind guess succeeds with
-    probability ``kappa`` (Balle et al. 2022, Definition 2: the release is (eta, gamma)-ReRo).
-    ``detail`` says in words what the number rests on.
+    ``gamma`` in [0, 1] bounds the probability that a reconstruction comes within the threshold. The
+    probability is over the target's prior and the mechanism's random draws. A blind guess succeeds
+    at the threshold with probability ``kappa`` (Balle et al. 2022, Definition 2: the release is
+    (eta, gamma)-ReRo). ``detail`` says in words what the number rests on.
     """
 
     gamma: float

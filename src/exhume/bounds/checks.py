@@ -1,4 +1,4 @@
-"""Checks of the numbers that bounds take: one line a rule, InputError where one is broken."""
+"""Checks of the numbers that bounds take; they raise InputError in one line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 
 def require_probability(name: str, value: float) -> float:
@@ -39,10 +39,20 @@ def require_order(order: float) -> float:
     return float(order)
 
 
+_MOST_STEPS = 10**12
+
+
+def require_steps(name: str, value: int, *, at_least: int = 0) -> int:
+    """Return a number of training steps; raises InputError if it is unrealistically large."""
+    if require_count(name, value, at_least=at_least) > _MOST_STEPS:
+        raise InputError(f"{name} must be at most {_MOST_STEPS:,}, got {value}")
+    return int(value)
+
+
 def require_count(name: str, value: int, *, at_least: int) -> int:
     """Return ``value`` as an int, or raise InputError unless it is a whole number, large enough."""
     if value != value or value < at_least or int(value) != value:
-        raise InputError(f"{name} must be a whole number of at least {at_least}, got {value:g}")
+        raise InputError(f"{name} must be a whole number of at least {at_least}, got {value}")
     return int(value)
 
 

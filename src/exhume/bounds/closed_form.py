@@ -1,9 +1,9 @@
 """Ceilings in closed form, from privacy parameters alone.
 
-Throughout, ``kappa`` is the success of the best blind guess and the value returned is a probability
-``gamma`` that no attack beats. Write E for "the reconstruction is a success": without the target
-in the data E has probability at most kappa, whatever the attack, so any statement about how far
-the two output distributions can differ on one event is a ceiling.
+Throughout, ``kappa`` is the success of the best blind guess. The value returned is a probability
+``gamma`` that no attack exceeds. Let E be the event that the reconstruction succeeds. Without the
+target in the data, E has probability at most kappa for any attack. So any limit on the difference
+of the two output distributions on one event gives a ceiling.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import FloatArray
 from exhume.bounds.checks import (
     require_count,
     require_not_negative,
@@ -21,8 +20,10 @@ from exhume.bounds.checks import (
     require_positive,
     require_probabilities,
     require_probability,
+    require_steps,
 )
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 
 def theorem_2(order: float, epsilon: float, kappa: float) -> float:
@@ -69,9 +70,9 @@ def corollary_4(rho: float, kappa: float) -> float:
 def approximate_dp(epsilon: float, delta: float, kappa: float) -> float:
     """(epsilon, delta)-DP: the tight min(1, e^eps kappa + delta, 1 - e^-eps(1 - delta - kappa)).
 
-    The first term is the definition applied to success, the second the definition applied to
-    failure with the two data sets swapped. Together they are one minus the trade-off function of
-    (epsilon, delta)-DP at kappa, so no smaller value holds for every such mechanism and prior.
+    The first term is the definition applied to success. The second is the definition applied to
+    failure, with the two data sets swapped. Together they are one minus the trade-off function of
+    (epsilon, delta)-DP at kappa. So no smaller value holds for every such mechanism and prior.
 
     >>> round(approximate_dp(1.0, 1e-5, 0.1), 5), round(approximate_dp(4.0, 1e-5, 0.5), 5)
     (0.27184, 0.99084)
@@ -86,9 +87,10 @@ def approximate_dp(epsilon: float, delta: float, kappa: float) -> float:
 def finite_domain(epsilon: float, kappa: float, size: int) -> float:
     """epsilon-DP, exact reconstruction among ``size`` records: size·kappa·e^eps/(size + e^eps - 1).
 
-    The bound from quantitative information flow quoted by Balle et al. 2022, §VII-F, with e^epsilon
-    where epsilon is printed. Here epsilon must hold for *replacing* the record by any other: with
-    an epsilon that only holds for adding or removing it the formula is false, use ``corollary_3``.
+    This is the bound from quantitative information flow quoted by Balle et al. 2022, §VII-F, with
+    e^epsilon where the paper prints epsilon. Here epsilon must hold for *replacing* the record by
+    any other. With an epsilon that only holds for adding or removing it, the formula is false: use
+    ``corollary_3``.
 
     >>> round(finite_domain(1.0, 0.25, 4), 5)
     0.47537
@@ -110,7 +112,7 @@ def theorem_5(epsilon: float, gamma: float) -> float:
     """From robustness back to (epsilon, delta)-DP: delta = max(0, (e^eps + 1) gamma - e^eps).
 
     Balle et al. 2022, Theorem 5. ``gamma`` must bound *exact* reconstruction for every prior on two
-    records of which one has probability 1/(e^epsilon + 1); epsilon holds for replacing a record.
+    records of which one has probability 1/(e^epsilon + 1). This epsilon is for replacing a record.
 
     >>> round(theorem_5(0.0, 0.6), 5), theorem_5(1.0, 0.7)
     (0.2, 0.0)
@@ -125,23 +127,23 @@ def theorem_5(epsilon: float, gamma: float) -> float:
 def gaussian(noise_multiplier: float, steps: int, kappa: ArrayLike) -> FloatArray:
     """Exact ceiling of the Gaussian mechanism, every record in every step: Φ(Φ⁻¹(κ) + √steps/σ).
 
-    ``noise_multiplier`` is σ over the clipping norm. The Neyman–Pearson test between a centred
-    Gaussian and one shifted by the clipping norm: no bound for this mechanism is smaller.
+    ``noise_multiplier`` is σ over the clipping norm. This is the Neyman–Pearson test between a
+    centred Gaussian and one shifted by the clipping norm: no bound for this mechanism is smaller.
 
     >>> gaussian(1.0, 1, [0.1, 0.01, 0.001]).round(5)
     array([0.38914, 0.09236, 0.0183 ])
     """
     noise_multiplier = require_positive("noise_multiplier", noise_multiplier)
-    steps = require_count("steps", steps, at_least=0)
+    steps = require_steps("steps", steps)
     return gaussian_shift(math.sqrt(steps) / noise_multiplier, kappa)
 
 
 def gaussian_shift(shift: float, kappa: ArrayLike) -> FloatArray:
-    """Φ(Φ⁻¹(κ) + shift): the ceiling where two unit Gaussians ``shift`` apart tell it all."""
+    """Φ(Φ⁻¹(κ) + shift): the exact ceiling for two unit Gaussians at the distance ``shift``."""
     from scipy.special import ndtr, ndtri
 
     kappa = require_probabilities("kappa", kappa)
-    # A shift of nothing must give kappa back, not kappa to within rounding.
+    # Without a shift, the result must be exactly kappa, without rounding.
     if require_not_negative("shift", shift) == 0.0:
         return kappa.copy()
     return np.asarray(np.clip(ndtr(ndtri(kappa) + shift), kappa, 1.0), dtype=np.float64)

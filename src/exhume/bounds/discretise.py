@@ -1,9 +1,9 @@
-"""Single mechanisms put on a grid of privacy losses, by "connecting the dots".
+"""Single mechanisms on a grid of privacy losses, by "connecting the dots".
 
-Doroshenko et al. 2022: between two grid points the divergence is replaced by its chord, which lies
-above it, so the grid's distribution dominates the true one for every real ε; composing keeps that.
-The chord is found here from the interval's own probability with and without the target (both are
-kept), instead of from differences of δ, which would lose ten digits to cancellation.
+Doroshenko et al. 2022: between two grid points, the divergence is replaced by its chord, which lies
+above it. So the grid's distribution dominates the true one for every real ε, and composition
+preserves this. Here the chord is found from the interval's own probability with and without the
+target (both are kept). Differences of δ would lose ten digits by cancellation.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exhume.arrays import FloatArray
 from exhume.bounds.privacy_loss import PrivacyLoss
-from exhume.errors import ExhumeError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import ExhumeError
 
 if TYPE_CHECKING:
     import dp_accounting
     from dp_accounting.privacy_accountant import NeighboringRelation
 
 _REACH = 10.0
-"""Standard deviations of the noise that the grid covers: 8e-24 of the mass lies beyond."""
+"""The grid covers this many standard deviations of the noise: 8e-24 of the mass lies beyond."""
 
 
 def subsampled_gaussian(
@@ -30,8 +30,8 @@ def subsampled_gaussian(
 ) -> PrivacyLoss:
     """One step of the Poisson-subsampled Gaussian mechanism, with the target against without it.
 
-    Along the target's clipped gradient (of norm 1 in units of the clipping norm) the release is
-    x ~ N(0, σ²) without the target and (1-q) N(0, σ²) + q N(1, σ²) with it; the loss
+    The release is projected on the target's clipped gradient (norm 1 in units of the clipping
+    norm). It is x ~ N(0, σ²) without the target, and (1-q) N(0, σ²) + q N(1, σ²) with it. The loss
     log(1 - q + q e^((2x-1)/2σ²)) rises with x. ``sample_rate`` q is in (0, 1].
     """
     q, sigma = sample_rate, noise_multiplier
@@ -43,7 +43,7 @@ def subsampled_gaussian(
     shifted, shifted_low, shifted_high = _masses((edges - 1.0) / sigma)
     with_target = (1.0 - q) * without + q * shifted
     probabilities = _connect_dots(grid, interval, with_target, without)
-    # Below the grid losses are rounded up to it; above, the chord runs to an infinite loss.
+    # Losses below the grid are rounded up to it; above it, the chord ends at an infinite loss.
     probabilities[0] += (1.0 - q) * without_low + q * shifted_low
     beyond = (1.0 - q) * without_high + q * shifted_high
     at_top = min(beyond, without_high * math.exp(min(grid[-1], 700.0)))
@@ -63,7 +63,7 @@ def spreads(noise_multiplier: float, sample_rate: float) -> tuple[float, float]:
 
 
 def reach(noise_multiplier: float, sample_rate: float) -> float:
-    """The range of losses that the grid of one step has to cover."""
+    """The range of losses that the grid of one step must cover."""
     ends = np.array([-_REACH * noise_multiplier, 1.0 + _REACH * noise_multiplier])
     return float(np.ptp(_loss(ends, noise_multiplier, sample_rate)))
 
@@ -71,10 +71,10 @@ def reach(noise_multiplier: float, sample_rate: float) -> float:
 def from_accountant(
     event: dp_accounting.DpEvent, relation: NeighboringRelation, interval: float
 ) -> PrivacyLoss:
-    """One run of ``event`` as dp-accounting's PLD accountant sees it.
+    """One run of ``event`` as dp-accounting's PLD accountant represents it.
 
-    The accountant keeps two distributions, "remove" (P with the target, Q without) and "add" (the
-    reverse); its public answers are the larger of both, which would be too high here.
+    The accountant keeps two distributions: "remove" (P with the target, Q without) and "add" (the
+    reverse). Its public results are the larger of both, which would be too high here.
     """
     from dp_accounting.pld import PLDAccountant
 
@@ -103,7 +103,7 @@ def _loss(x: FloatArray, sigma: float, q: float) -> FloatArray:
 def _noise_at(losses: FloatArray, sigma: float, q: float) -> FloatArray:
     """The x at which the loss has the given values; -inf below the smallest possible loss."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # e^loss - (1 - q), over q: of the two forms each loses no digits on its side.
+        # e^loss - (1 - q), over q: each of the two forms loses no digits on its side.
         large = losses + np.log1p(-(1.0 - q) * np.exp(-losses)) - math.log(q)
         small = np.log1p(np.expm1(losses) / q)
         exponent = np.where(np.abs(losses) > 1.0, large, small)
@@ -128,10 +128,10 @@ def _masses(edges: FloatArray) -> tuple[FloatArray, float, float]:
 def _connect_dots(
     grid: FloatArray, interval: float, with_target: FloatArray, without: FloatArray
 ) -> FloatArray:
-    """Move each interval's mass to its two ends so that P's and Q's share of it are both kept."""
+    """Move each interval's mass to its two ends; this keeps both P's and Q's mass."""
     with np.errstate(over="ignore", invalid="ignore"):
         up = (with_target - without * np.exp(grid[:-1])) / -math.expm1(-interval)
-    # Where e^loss overflows Q's share is below every float: the whole interval counts as its end.
+    # If e^loss overflows, Q's mass is below every float: the interval moves to its upper end.
     up = np.clip(np.where(np.isfinite(up), up, with_target), 0.0, with_target)
     probabilities = np.zeros(len(grid))
     probabilities[:-1] += with_target - up

@@ -1,4 +1,4 @@
-"""The ceiling of any mechanism that can say what it did as a DpEvent: what audits call."""
+"""The ceiling of any mechanism that has a DpEvent; audits call this."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import FloatArray
 from exhume.bounds import accounting
 from exhume.bounds.base import Ceiling, Method
-from exhume.bounds.checks import require_count, require_not_negative, require_probability
+from exhume.bounds.checks import require_not_negative, require_probability, require_steps
 from exhume.bounds.closed_form import gaussian_shift
 from exhume.bounds.flatten import Flat, flatten
 from exhume.bounds.privacy_loss import PrivacyLoss
 from exhume.bounds.rdp import RenyiCurve
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import dp_accounting
 
 _ROUNDING_SHOWS = 1e-6
-"""Below this the rounding of Fourier transforms may show, and RDP may be the better ceiling."""
+"""Below this value, the rounding of Fourier transforms may matter, and RDP may be better."""
 
 
 def ceiling(event: dp_accounting.DpEvent, kappa: float) -> Ceiling | None:
-    """The best ceiling known for ``event`` at ``kappa``; None where no bound holds.
+    """The best ceiling known for ``event`` at ``kappa``; None if no bound holds.
 
-    Exact, but rounded upwards, for Gaussian, Laplace, Poisson-subsampled and mixed mechanisms and
-    their compositions (Balle et al. 2022, Definition 2, by Neyman–Pearson: P is the mechanism with
-    the target, Q without); from Rényi DP for what has no privacy-loss distribution. None for an
-    event without any finite guarantee; InputError for one that no accountant supports.
+    It is exact, but rounded upwards, for Gaussian, Laplace, Poisson-subsampled and mixed mechanisms
+    and their compositions (Balle et al. 2022, Definition 2, by Neyman–Pearson: P is the mechanism
+    with the target, Q without). For events without a privacy-loss distribution it comes from Rényi
+    DP. None means that the event has no finite guarantee. Raises InputError for an event that no
+    accountant supports.
 
     >>> import dp_accounting as dp
     >>> found = ceiling(dp.GaussianDpEvent(1.0), 0.1)
@@ -58,7 +59,7 @@ def ceiling(event: dp_accounting.DpEvent, kappa: float) -> Ceiling | None:
 
 
 def gammas(event: dp_accounting.DpEvent, kappas: ArrayLike) -> FloatArray | None:
-    """The ceiling at each of ``kappas``, same shape, sharing the work; None where no bound holds.
+    """The ceiling at each of ``kappas``, same shape, with shared work; None if no bound holds.
 
     >>> import dp_accounting as dp
     >>> gammas(dp.GaussianDpEvent(1.0), [0.1, 0.01]).round(5)
@@ -71,10 +72,10 @@ def gammas(event: dp_accounting.DpEvent, kappas: ArrayLike) -> FloatArray | None
 
 
 def privacy_loss(event: dp_accounting.DpEvent) -> PrivacyLoss | None:
-    """The privacy-loss distribution of ``event``: ceilings at any number of kappas from one object.
+    """The privacy-loss distribution of ``event``: it gives ceilings at any number of kappas.
 
-    None where the event has no finite guarantee, or is one for which only Rényi DP is known. The
-    last few are kept in memory, so asking again for the same mechanism costs nothing.
+    None if the event has no finite guarantee, or if only Rényi DP is known for it. The last few are
+    kept in memory: another call for the same mechanism costs nothing.
 
     >>> event = dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=100)
     >>> privacy_loss(event).gamma([0.1, 0.01]).round(4)
@@ -103,7 +104,7 @@ def dp_sgd(noise_multiplier: float, sample_rate: float, steps: int) -> dp_accoun
     step = dp_accounting.PoissonSampledDpEvent(
         sample_rate, dp_accounting.GaussianDpEvent(noise_multiplier)
     )
-    return dp_accounting.SelfComposedDpEvent(step, require_count("steps", steps, at_least=0))
+    return dp_accounting.SelfComposedDpEvent(step, require_steps("steps", steps))
 
 
 def _gaussian_ceiling(shift: float, kappa: float) -> Ceiling:

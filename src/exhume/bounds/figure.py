@@ -1,4 +1,4 @@
-"""What an epsilon buys: reconstruction beside membership, for the same training."""
+"""Reconstruction and membership risk for each epsilon, for the same training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exhume.bounds.closed_form import approximate_dp
 from exhume.bounds.event import dp_sgd, privacy_loss
 from exhume.bounds.membership import membership_risk
 from exhume.bounds.privacy_loss import PrivacyLoss
-from exhume.errors import ExhumeError
+from exhume.protocol.errors import ExhumeError
 
 DELTA = 1e-5
 KAPPAS = (0.1, 0.01, 0.001, 1e-6)
@@ -20,7 +20,7 @@ _COLOURS = ("#08306b", "#2171b5", "#4aa3c7", "#74a94f")
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrainingExample:
     """A way of training with DP-SGD: records, expected batch, noise multiplier, steps."""
 
     name: str
@@ -36,20 +36,20 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("strong noise", 60_000, 256, 4.0, 14_063),
-    Setting("small images, 60 epochs", 60_000, 256, 1.1, 14_063),
-    Setting("small images, 15 epochs", 60_000, 250, 1.3, 3_600),
-    Setting("large batches", 50_000, 4_096, 3.0, 2_500),
-    Setting("fine-tuning, 10 epochs", 50_000, 1_000, 1.0, 500),
-    Setting("federated, 1,000 clients", 1_000, 100, 1.0, 100),
-    Setting("weak noise", 60_000, 256, 0.5, 4_688),
-    Setting("token noise", 60_000, 256, 0.3, 4_688),
+    TrainingExample("strong noise", 60_000, 256, 4.0, 14_063),
+    TrainingExample("small images, 60 epochs", 60_000, 256, 1.1, 14_063),
+    TrainingExample("small images, 15 epochs", 60_000, 250, 1.3, 3_600),
+    TrainingExample("large batches", 50_000, 4_096, 3.0, 2_500),
+    TrainingExample("fine-tuning, 10 epochs", 50_000, 1_000, 1.0, 500),
+    TrainingExample("federated, 1,000 clients", 1_000, 100, 1.0, 100),
+    TrainingExample("weak noise", 60_000, 256, 0.5, 4_688),
+    TrainingExample("token noise", 60_000, 256, 0.3, 4_688),
 )
 
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 SAMPLE_RATE, STEPS = 0.01, 1000
-"""The training that the figure and the table by epsilon are about; only its noise varies."""
+"""The training of the figure and of the table by epsilon; only its noise varies."""
 
 
 def epsilon_table() -> str:
@@ -123,7 +123,7 @@ def _epsilon_row(epsilon: float) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _row(setting: Setting) -> str:
+def _row(setting: TrainingExample) -> str:
     loss = setting.loss
     risk = membership_risk(loss)
     cells = [

@@ -1,4 +1,4 @@
-"""A DpEvent taken apart: compositions undone, Gaussians merged, what costs nothing dropped."""
+"""A DpEvent in its parts: compositions expanded, Gaussians merged, events without cost dropped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from exhume.bounds.checks import require_count, require_probability
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -22,7 +22,7 @@ class Term:
 
     @property
     def key(self) -> str:
-        """What tells equal mechanisms apart from others (some events can't be hashed)."""
+        """A key that only equal mechanisms share (some events can't be hashed)."""
         return repr(self.event)
 
 
@@ -51,7 +51,7 @@ class Flat:
 
 
 def flatten(event: dp_accounting.DpEvent) -> Flat:
-    """Take ``event`` apart; InputError for negative noise, odd counts or an improper sampling rate.
+    """Split ``event``; InputError for negative noise, odd counts or an improper sampling rate.
 
     >>> import dp_accounting as dp
     >>> flatten(dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 16)).shift
@@ -85,7 +85,7 @@ def _leaves(event: dp_accounting.DpEvent, count: int) -> list[Term]:
 
 
 def _sampled(event: dp_accounting.PoissonSampledDpEvent, count: int) -> list[Term]:
-    """Poisson sampling, of what is inside taken together: all of it sees the same sample."""
+    """Poisson sampling of all inner events together: all of them see the same sample."""
     import dp_accounting as dp
 
     rate = require_probability("sampling_probability", event.sampling_probability)
@@ -105,7 +105,7 @@ def _sampled(event: dp_accounting.PoissonSampledDpEvent, count: int) -> list[Ter
 
 
 def _merged(leaves: list[Term]) -> list[Term]:
-    """Equal mechanisms counted together, in the order of first appearance."""
+    """Count equal mechanisms together, in the order of first appearance."""
     counts: dict[str, Term] = {}
     for leaf in leaves:
         seen = counts.get(leaf.key)
@@ -132,7 +132,7 @@ def _costs_nothing(event: dp_accounting.DpEvent) -> bool:
 
 
 def _gives_all_away(event: dp_accounting.DpEvent) -> bool:
-    """Whether no finite epsilon holds for ``event``: none promised, or no noise in it."""
+    """Whether no finite epsilon holds for ``event``: it promises none, or has no noise."""
     import dp_accounting as dp
 
     if isinstance(event, dp.NonPrivateDpEvent):

@@ -1,4 +1,4 @@
-"""Ceilings where only a privacy guarantee is known, not the mechanism behind it."""
+"""Ceilings if only a privacy guarantee is known, not the mechanism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact ceiling of DP-SGD estimated by drawing noise: a check on the others, not a bound."""
+"""An estimate of DP-SGD's exact ceiling by drawing noise: it checks the bounds, it is none."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from exhume.arrays import FloatArray
 from exhume.bounds.checks import (
     require_count,
     require_positive,
     require_probability,
+    require_steps,
 )
-from exhume.errors import InputError
-from exhume.seeds import Seed, generator
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.seeds import Seed, generator
+from exhume.stats.means import standard_error
 
 Form: TypeAlias = Literal["top", "bottom"]
 
@@ -42,8 +44,8 @@ def monte_carlo_gamma(
     """Estimate γ(κ) of DP-SGD from draws without the target (Hayes et al. 2023).
 
     With r the likelihood ratio of a draw, γ is the mean of r over the top κ of the draws. ``"top"``
-    adds those up; ``"bottom"`` subtracts the mean over the rest from 1, as published, which is
-    poor at small κ: there the answer is the small difference of two numbers near 1.
+    adds those up. ``"bottom"`` subtracts the mean over the rest from 1, as published. It is poor at
+    small κ: the result is then the small difference of two numbers near 1.
 
     >>> estimate = monte_carlo_gamma(1.0, 1.0, 1, 0.1, samples=20_000)
     >>> bool(abs(estimate.gamma - 0.38914) < 4 * estimate.standard_error)
@@ -56,7 +58,7 @@ def monte_carlo_gamma(
     log_ratios = _log_ratios(
         require_positive("noise_multiplier", noise_multiplier),
         require_probability("sample_rate", sample_rate),
-        require_count("steps", steps, at_least=0),
+        require_steps("steps", steps),
         samples,
         generator(rng),
     )
@@ -67,8 +69,7 @@ def monte_carlo_gamma(
         terms = kappa * threshold + np.maximum(ratios - threshold, 0.0)
     else:
         terms = 1.0 + kappa * threshold - np.minimum(ratios, threshold)
-    error = float(terms.std(ddof=1)) / math.sqrt(samples)
-    return MonteCarloGamma(float(terms.mean()), error, samples)
+    return MonteCarloGamma(float(terms.mean()), standard_error(terms), samples)
 
 
 def _log_ratios(

@@ -1,8 +1,8 @@
 """κ, the success of the best blind guess: sup over guesses of the prior's mass within η of it.
 
-Balle et al. 2022, §VII-B. Every ceiling takes κ as its only word about the prior, and rises with
-it, so an upper bound on κ is safe and a lower one is not: where a value underflows, the smallest
-normal float stands for it.
+Balle et al. 2022, §VII-B. Every ceiling depends on the prior through κ alone, and rises with κ. An
+upper bound on κ is therefore safe; a lower bound is not. If a value underflows, the smallest normal
+float replaces it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import sys
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import FloatArray
 from exhume.bounds.checks import (
     require_count,
     require_not_negative,
     require_positive,
     require_probabilities,
 )
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 
 def kappa_uniform_ball(*, dimension: int, radius: float, eta: float) -> float:
@@ -41,7 +41,7 @@ def kappa_uniform_ball(*, dimension: int, radius: float, eta: float) -> float:
 def kappa_gaussian(*, dimension: int, sigma: float, eta: float) -> float:
     """κ of the prior N(w, σ²I) under the Euclidean distance: P(χ²_d ≤ η²/σ²), exactly.
 
-    Balle et al. 2022, Proposition 7, with the tail itself in place of Chernoff's bound on it.
+    Balle et al. 2022, Proposition 7, with the tail itself instead of Chernoff's bound on it.
 
     >>> f"{kappa_gaussian(dimension=10, sigma=2 / 10**0.5, eta=1.0):.3e}"
     '9.124e-03'
@@ -53,12 +53,12 @@ def kappa_gaussian(*, dimension: int, sigma: float, eta: float) -> float:
     if eta == 0.0:
         return 0.0
     value = float(gammainc(0.5 * dimension, 0.5 * (eta / sigma) ** 2))
-    # Chernoff's bound, in logarithms, stands in where the tail itself underflows.
+    # If the tail itself underflows, Chernoff's bound, in logarithms, replaces it.
     return value or kappa_gaussian_chernoff(dimension=dimension, sigma=sigma, eta=eta)
 
 
 def kappa_gaussian_chernoff(*, dimension: int, sigma: float, eta: float) -> float:
-    """Chernoff's bound on it: exp(d/2 · (1 - r + log r)) with r = η²/(σ²d), and 1 if r ≥ 1.
+    """Chernoff's bound on κ: exp(d/2 · (1 - r + log r)) with r = η²/(σ²d), and 1 if r ≥ 1.
 
     Balle et al. 2022, proof of Proposition 7. Never below ``kappa_gaussian``.
 
@@ -77,7 +77,7 @@ def kappa_gaussian_chernoff(*, dimension: int, sigma: float, eta: float) -> floa
 
 
 def kappa_finite(probabilities: ArrayLike) -> float:
-    """κ of a prior on finitely many records, to be named exactly: the largest probability.
+    """κ of a prior on finitely many records for exact reconstruction: the largest probability.
 
     ``probabilities`` (n,) sum to 1.
 
@@ -88,9 +88,9 @@ def kappa_finite(probabilities: ArrayLike) -> float:
 
 
 def kappa_finite_losses(probabilities: ArrayLike, losses: ArrayLike, *, eta: float) -> float:
-    """κ of a prior on finitely many records, to be named within η: the best row's mass, exactly.
+    """κ of a prior on finitely many records for reconstruction within η: the best row's mass.
 
-    ``losses`` (guesses, n) holds the error of every guess allowed on every record, and
+    It is exact. ``losses`` (guesses, n) holds the error of every allowed guess on every record, and
     ``probabilities`` (n,) sum to 1. For guesses outside the list see ``kappa_of_pool``.
 
     >>> kappa_finite_losses([0.5, 0.3, 0.2], [[0, 2, 2], [2, 1, 1]], eta=1.0)
@@ -106,7 +106,7 @@ def kappa_finite_losses(probabilities: ArrayLike, losses: ArrayLike, *, eta: flo
 
 
 def kappa_uniform(size: int) -> float:
-    """κ of the uniform prior on ``size`` records, to be named exactly.
+    """κ of the uniform prior on ``size`` records, for exact reconstruction.
 
     >>> kappa_uniform(4)
     0.25
@@ -117,9 +117,9 @@ def kappa_uniform(size: int) -> float:
 def kappa_product(kappas: ArrayLike, *, at_least: int | None = None) -> float:
     """κ of a record with independent attributes, from each attribute's own κ (m,).
 
-    Success means that at least ``at_least`` of the m attributes are right, by default all of them:
-    the product then, else the upper tail of a sum of independent coins. Exact: attributes are
-    guessed one by one, and each coin is best at its own κ.
+    Success means that at least ``at_least`` of the m attributes are right, by default all of them.
+    For all, κ is the product; otherwise it is the upper tail of a sum of independent coins. It is
+    exact: attributes are guessed one by one, and each guess is best at its own κ.
 
     >>> kappa_product([0.5, 0.5, 0.5]), kappa_product([0.5, 0.5, 0.5], at_least=2)
     (0.125, 0.5)
@@ -127,7 +127,7 @@ def kappa_product(kappas: ArrayLike, *, at_least: int | None = None) -> float:
     each = np.atleast_1d(require_probabilities("kappas", kappas))
     if each.ndim != 1 or len(each) == 0:
         raise InputError(
-            f"kappas must be a list of one number an attribute, got shape {each.shape}"
+            f"kappas must be a list of one number per attribute, got shape {each.shape}"
         )
     needed = len(each) if at_least is None else require_count("at_least", at_least, at_least=0)
     if needed > len(each):

@@ -1,11 +1,11 @@
-"""The privacy-loss distribution, on a grid: what an optimal test, and so an attack, could tell.
+"""The privacy-loss distribution on a grid: the limit of an optimal test, and so of an attack.
 
 Let P be the release's distribution with the target in the data and Q without it. The privacy loss
-is log P/Q, drawn from P. A success event has probability at most κ under Q, so by Neyman and
-Pearson at most γ(κ) = min over real ε of δ(ε) + e^ε κ under P, δ(ε) being the hockey-stick
-divergence of P from Q (only that way round: with the target against without). In units of e^ε the
-divergence of a distribution on a grid is piecewise linear, the minimum sits on a grid point, and
-γ(κ) is the curve through the points (Q(loss > ε), P(loss > ε)).
+is log P/Q, drawn from P. Suppose that a success event has probability at most κ under Q. By Neyman
+and Pearson, its probability under P is then at most γ(κ) = min over real ε of δ(ε) + e^ε κ. Here
+δ(ε) is the hockey-stick divergence of P from Q (in this direction only: with the target against
+without). In units of e^ε, the divergence of a distribution on a grid is piecewise linear, and the
+minimum is at a grid point. So γ(κ) is the curve through the points (Q(loss > ε), P(loss > ε)).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import FloatArray
 from exhume.bounds.checks import require_count, require_probabilities, require_probability
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 TAIL = 1e-18
-"""Probability given away (to an infinite loss) when a composition's tails are cut off."""
+"""The probability that moves to an infinite loss when a composition's tails are cut off."""
 _UNIT_ROUNDOFF = 2.0**-53
 
 
@@ -61,7 +61,7 @@ class PrivacyLoss:
         """The ceiling γ at each κ in [0, 1]; same shape as ``kappa``. All κ share one curve."""
         kappas = require_probabilities("kappa", kappa)
         below, above = self._curve
-        # Past the last point Q has run out of grid: everything that is left counts as success.
+        # Beyond the last point, Q has no more mass on the grid: all the rest counts as success.
         gammas = np.interp(kappas, below, above, right=1.0)
         return np.asarray(np.clip(gammas, kappas, 1.0), dtype=np.float64)
 
@@ -74,17 +74,17 @@ class PrivacyLoss:
         return min(1.0, self.infinite + float(excess @ self.probabilities[above]))
 
     def epsilon(self, delta: float) -> float:
-        """The smallest ε ≥ 0 with δ(ε) ≤ ``delta``; infinite where no ε will do.
+        """The smallest ε ≥ 0 with δ(ε) ≤ ``delta``; infinite if there is none.
 
-        With the target against without it only. For Poisson-subsampled Gaussians the other way
-        round is smaller at every ε ≥ 0, so this is the ε of their (ε, δ)-DP.
+        It is for the target against without it only. For Poisson-subsampled Gaussians, the other
+        direction is smaller at every ε ≥ 0, so this is the ε of their (ε, δ)-DP.
         """
         delta = require_probability("delta", delta)
         if self.delta(0.0) <= delta:
             return 0.0
         if self.infinite > delta:
             return math.inf
-        # The first grid point that is enough; just below it δ is linear in e^ε.
+        # The first sufficient grid point; just below it, δ is linear in e^ε.
         first, last = 0, len(self.losses) - 1
         while first < last:
             middle = (first + last) // 2
@@ -97,7 +97,7 @@ class PrivacyLoss:
         return min(top, max(0.0, top + math.log(excess / without)))
 
     def compose(self, other: PrivacyLoss) -> PrivacyLoss:
-        """The loss of both mechanisms run on the same data, the second seeing the first's."""
+        """The loss of both mechanisms on the same data; the second sees the first's output."""
         from scipy.signal import fftconvolve
 
         if not math.isclose(self.interval, other.interval, rel_tol=1e-12):
@@ -113,7 +113,7 @@ class PrivacyLoss:
         )
 
     def repeat(self, count: int) -> PrivacyLoss:
-        """The loss of ``count`` runs, each seeing those before it; 0 runs lose nothing."""
+        """The loss of ``count`` runs, each of which sees the earlier ones; it is 0 for 0 runs."""
         from scipy import fft
 
         count = require_count("count", count, at_least=0)
@@ -124,8 +124,8 @@ class PrivacyLoss:
         first, last = _window(self.probabilities, count)
         length = int(fft.next_fast_len(max(last - first + 1, len(self.probabilities)), real=True))
         spectrum = fft.rfft(self.probabilities, length) ** count
-        # Mass beyond the window wraps into it: from below it lands on a higher loss, which errs
-        # upwards; from above it is at most TAIL, and is paid for as an infinite loss.
+        # Mass outside the window wraps into it. From below, it moves to a higher loss, which errs
+        # upwards. From above, it is at most TAIL and counts as an infinite loss.
         wrapped = np.roll(fft.irfft(spectrum, length), -(first % length))[: last - first + 1]
         leaks = -math.expm1(count * math.log1p(-self.infinite)) if self.infinite < 1.0 else 1.0
         noise = _noise(length, count, _norm(self))
@@ -151,11 +151,11 @@ def _norm(loss: PrivacyLoss) -> float:
 
 
 def _noise(length: int, count: int, norm: float) -> float:
-    """How much of δ the rounding of the Fourier transforms can hide, with room to spare.
+    """An upper estimate of the part of δ that rounding of the Fourier transforms can hide.
 
-    A transform of length N errs by about u·log₂N times the norm of its input in every coefficient;
-    raising to a power multiplies that by the power; the sum over the grid is at most a few times
-    as large, because a composed distribution fills a good part of its window.
+    A transform of length N has an error of about u·log₂N times the norm of its input in every
+    coefficient. A power multiplies the error by the exponent. The sum over the grid is at most a
+    few times as large, because a composed distribution fills a good part of its window.
     """
     return 4.0 * count * _UNIT_ROUNDOFF * math.log2(max(2, length)) * norm
 

@@ -1,8 +1,9 @@
 """Ceilings from Rényi differential privacy, tighter than Theorem 2.
 
-Whether a reconstruction succeeds is one bit computed from the release, and no processing raises a
-Rényi divergence: D_α(Bernoulli(γ) ‖ Bernoulli(κ)) ≤ ε, and the same with the two swapped, since
-RDP holds for a pair of data sets in either order. Each gives a ceiling on γ; the smaller counts.
+The success of a reconstruction is one bit computed from the release, and no processing raises a
+Rényi divergence. So D_α(Bernoulli(γ) ‖ Bernoulli(κ)) ≤ ε. The same holds with the two swapped,
+because RDP holds for a pair of data sets in either order. Each gives a ceiling on γ; the smaller
+one is used.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exhume.arrays import FloatArray
 from exhume.bounds.checks import require_probability
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -35,7 +36,7 @@ def forward(order: ArrayLike, epsilon: ArrayLike, kappa: float) -> FloatArray:
     """The γ of (1-γ)^α(1-κ)^(1-α) + γ^α κ^(1-α) = e^((α-1)ε): with the target against without.
 
     ``order`` > 1 and ``epsilon`` ≥ 0 broadcast; rounded up by bisection. Never above Theorem 2,
-    which leaves out the first summand.
+    which omits the first summand.
 
     >>> orders = np.linspace(1.5, 4.0, 500)
     >>> round(float(forward(orders, 0.5 * orders, 0.1).min()), 5)
@@ -58,17 +59,17 @@ def forward(order: ArrayLike, epsilon: ArrayLike, kappa: float) -> FloatArray:
 
 
 def backward(order: ArrayLike, epsilon: ArrayLike, kappa: float) -> FloatArray:
-    """The γ of (1-κ)^α(1-γ)^(1-α) + κ^α γ^(1-α) = e^((α-1)ε): the divergence taken the other way.
+    """The γ of (1-κ)^α(1-γ)^(1-α) + κ^α γ^(1-α) = e^((α-1)ε): the divergence in reverse.
 
-    Better than ``forward`` where κ or ε is large; always below 1.
+    It is better than ``forward`` if κ or ε is large, and always below 1.
 
     >>> round(float(backward(2.0, 1.0, 0.9)), 5) < 1.0
     True
     """
     order, epsilon, kappa = _checked(order, epsilon, kappa)
     if kappa in (0.0, 1.0):
-        # Something that never happens without the target may happen with it, as far as this side
-        # of the divergence can tell: D_α(Bernoulli(0) ‖ Bernoulli(γ)) = α/(1-α) log(1-γ).
+        # An event that never happens without the target may happen with it. This direction of the
+        # divergence allows D_α(Bernoulli(0) ‖ Bernoulli(γ)) = α/(1-α) log(1-γ).
         ceiling = -np.expm1(-epsilon * (order - 1.0) / order) if kappa == 0.0 else 1.0
         return np.broadcast_to(np.asarray(ceiling, dtype=np.float64), order.shape).copy()
     odds, complement = math.log(kappa), math.log1p(-kappa)
@@ -96,7 +97,7 @@ def tight(order: ArrayLike, epsilon: ArrayLike, kappa: float) -> FloatArray:
 class RenyiCurve:
     """The Rényi guarantee of a mechanism, as a function from orders (n,) to epsilons (n,).
 
-    A function, not a table, so that the best order can be found between the grid's.
+    It is a function and not a table, so that the best order can lie between grid points.
     """
 
     epsilons_at: Callable[[FloatArray], FloatArray]
@@ -114,7 +115,7 @@ class RenyiCurve:
             best = int(np.argmin(gammas))
             found = float(gammas[best]), float(orders[best])
             around = orders[max(0, best - 1)], orders[min(len(orders) - 1, best + 1)]
-            # The best order stays on the grid, so that refining can only lower the ceiling.
+            # The best order so far stays on the grid, so refinement can only lower the ceiling.
             orders = np.append(np.linspace(around[0], around[1], 12), orders[best])
         return found
 
@@ -129,7 +130,7 @@ class RenyiCurve:
     def tight(self, kappa: float) -> tuple[float, float]:
         """The tighter conversion (see ``tight``) and the order at which it is best."""
         require_probability("kappa", kappa)
-        # Each direction has one best order, both together may have two.
+        # Each direction has one best order; both together may have two.
         there = self.best(lambda a, e: forward(a, e, kappa))
         back = self.best(lambda a, e: backward(a, e, kappa))
         return min(there, back)
@@ -144,7 +145,7 @@ def curve_of_event(event: dp_accounting.DpEvent, relation: NeighboringRelation) 
 
         unknown = [float(order) for order in orders if float(order) not in known]
         if unknown:
-            # Orders whose series does not converge come back infinite, with a warning a time.
+            # If the series of an order does not converge, it gives infinity and a warning.
             with _quiet("absl"), np.errstate(all="ignore"):
                 epsilons = RdpAccountant(unknown, relation).compose(event).rdp
             known.update(zip(unknown, map(float, epsilons), strict=True))
@@ -159,7 +160,7 @@ def zcdp_curve(rho: float) -> RenyiCurve:
 
 
 def sum_of_curves(curves: list[RenyiCurve]) -> RenyiCurve:
-    """The Rényi curve of mechanisms run on the same data: epsilons add up, order by order."""
+    """The Rényi curve of mechanisms run on the same data: epsilons add up per order."""
 
     def epsilons_at(orders: FloatArray) -> FloatArray:
         each = [curve.epsilons_at(orders) for curve in curves]
@@ -173,9 +174,10 @@ def subsampled_gaussian_curve(
 ) -> RenyiCurve:
     """The Rényi curve of ``steps`` Poisson-subsampled Gaussians, by quadrature.
 
-    The divergence of the mechanism with the target from the one without, the larger of the two ways
-    round (Mironov, Talwar and Zhang 2019). Not through dp-accounting, whose series for fractional
-    orders is far off at large sampling rates. Infinite where the quadrature would be too long.
+    The divergence of the mechanism with the target from the one without, the larger of both
+    directions (Mironov, Talwar and Zhang 2019). It does not use dp-accounting: for fractional
+    orders, that series is far off at large sampling rates. Infinite if the quadrature would take
+    too long.
     """
 
     def epsilons_at(orders: FloatArray) -> FloatArray:
@@ -188,8 +190,8 @@ def subsampled_gaussian_curve(
 def _log_moment(order: float, sigma: float, q: float) -> float:
     """Log E_Q (P/Q)^order, by the trapezoidal rule, rounded up.
 
-    The integrand lies between N(0, σ²) and N(order, σ²) and is analytic up to iπσ² off the axis:
-    with this step the rule errs by e^-39 of the integral.
+    The integrand lies between N(0, σ²) and N(order, σ²) and is analytic up to iπσ² off the axis.
+    With this step, the rule's error is e^-39 of the integral.
     """
     step = min(sigma / 8.0, 0.5 * sigma**2)
     length = (order + 24.0 * sigma) / step
@@ -200,8 +202,8 @@ def _log_moment(order: float, sigma: float, q: float) -> float:
     small = np.log1p(q * np.expm1(np.clip(exponent, -1.0, 1.0)))
     large = np.logaddexp(math.log1p(-q), math.log(q) + exponent)
     loss = np.where(np.abs(exponent) > 1.0, large, small)
-    # Less the same rule for the density alone (whose integral is 1): near order 1 the difference
-    # is tiny, and the rounding of both is the same.
+    # The same rule for the density alone (integral 1) is subtracted: near order 1 the difference is
+    # tiny, and the rounding of both is the same.
     weights = np.exp(-0.5 * (x / sigma) ** 2)
     log_integrand = order * loss - 0.5 * (x / sigma) ** 2
     peak = float(log_integrand.max())
@@ -236,7 +238,7 @@ def _checked(
 def _bisect(
     is_above: Callable[[FloatArray], NDArray[np.bool_]], low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Narrow [low, high] around where ``is_above`` turns true; both ends keep their side."""
+    """Narrow [low, high] around the point where ``is_above`` becomes true; it stays inside."""
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         above = is_above(middle)

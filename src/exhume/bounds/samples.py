@@ -1,33 +1,32 @@
-"""κ from samples of the prior, soundly: with a stated confidence, never too small.
+"""κ from samples of the prior: with a stated confidence, the estimate is never too small.
 
-Why not simply count the samples within η of each sample? Because the best guess need not be a
-sample: among points spread over a sphere of radius η no two may be within η of each other, while
-its centre is within η of them all. Such a count *under*estimates κ, and a ceiling computed from it
-can be beaten. It can't be had here.
+Counting the samples within η of each sample is not sound, because the best guess need not be a
+sample. Take points on a sphere of radius η: no two of them may be within η of each other, but the
+centre is within η of all. Such a count *under*estimates κ, and an attack can exceed a ceiling
+computed from it. Exhume therefore does not offer it.
 
-What is done instead. Let B be a ball of radius η whose mass m is as close to κ as we please. B is a
-fixed set, it does not depend on the samples, so the number N of the n samples that fall into it is
-Binomial(n, m), and by Clopper and Pearson m ≤ U(N) with the confidence asked for, U being
-increasing. N isn't seen, because B isn't known, but N ≤ K, the largest number of samples that *any*
-ball of radius η holds; hence m ≤ U(K), and κ ≤ U(K) as m tends to κ. There is nothing to pay for
-having looked at many centres: the confidence is spent on B alone. That none of the samples falls
-into B is covered, too (N = 0 ≤ K).
+The proof. Let B be a ball of radius η whose mass m is as close to κ as desired. B is a fixed set
+that does not depend on the samples. So the number N of the n samples in B is Binomial(n, m), and by
+Clopper and Pearson m ≤ U(N) with the stated confidence, where U is increasing. B is unknown, and so
+is N. But N ≤ K, the largest number of samples in *any* ball of radius η. Hence m ≤ U(K), and κ ≤
+U(K) as m tends to κ. Comparing many centres needs no correction: the confidence is used for B
+alone. The case that no sample lies in B is included (N = 0 ≤ K).
 
-Where what counts as success depends on the record, η is a function η(z), fixed before the samples
-are drawn, and B the set of records z that lie within η(z) of a guess: again a fixed set, and both
-bounds below hold with each sample's own η.
+Success may depend on the record: then η is a function η(z), fixed before the samples are drawn, and
+B is the set of records z within η(z) of a guess. This is again a fixed set, and both bounds below
+hold with each sample's own η.
 
-K itself would take a search over all centres; two upper bounds on it are enough.
+K itself would need a search over all centres; two upper bounds on it are enough.
 
-- ``doubled-radius``, any metric: samples that one guess succeeds on are within η + η′ ≤ 2η of each
+- ``doubled-radius``, any metric: samples on which one guess succeeds are within η + η′ ≤ 2η of each
   other, so K is at most the largest number of such neighbours of a sample (itself included).
-  Better: k samples that are all neighbours survive when samples with fewer than k - 1 neighbours
-  are struck out again and again, so K is at most the largest k for which any survive.
-- ``mean-distance``, Euclidean distance, far smaller in high dimension: if one guess succeeds on
-  k samples, the squared distances over all ordered pairs of them sum to 2k times their squared
-  distances from their mean, which are at most those from the guess: to at most 2k·Ση². So if s is
-  the sum of a sample's k - 1 smallest squared distances, the k smallest values of s - 2kη² don't
-  add up to more than 0.
+  Better: k samples that are all neighbours remain if samples with fewer than k - 1 neighbours are
+  removed repeatedly, so K is at most the largest k for which any sample remains.
+- ``mean-distance``, Euclidean distance, far smaller in high dimension: suppose that one guess
+  succeeds on k samples. The squared distances over all ordered pairs of them sum to 2k times their
+  squared distances from their mean. These are at most the squared distances from the guess, so the
+  sum is at most 2k·Ση². Let s be the sum of a sample's k - 1 smallest squared distances. Then the k
+  smallest values of s - 2kη² add up to at most 0.
 """
 
 from __future__ import annotations
@@ -37,15 +36,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exhume.arrays import FloatArray, require_finite
 from exhume.bounds.checks import require_not_negative
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray, require_finite
+from exhume.protocol.errors import InputError
+from exhume.stats.proportions import clopper_pearson_high
 
 _METHODS = ("mean-distance", "doubled-radius")
 MOST_SAMPLES = 8000
-"""More would need a gigabyte for their pairwise distances."""
+"""More samples would need a gigabyte for their pairwise distances."""
 _SLACK = 1e-9
-"""Relative room given to computed distances, so that rounding never strikes out a neighbour."""
+"""Relative tolerance of computed distances, so that rounding never removes a neighbour."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def kappa_from_samples(
 ) -> KappaEstimate:
     """An upper confidence bound on κ(η) under the Euclidean distance, from independent samples.
 
-    ``samples`` has shape (n, *record shape), n ≥ 2; ``eta`` is a Euclidean distance (for a
-    threshold on the mean squared error of d numbers pass √(d·threshold)), one for all or one a
-    sample: η(z), where what counts as success depends on the record but not on the other samples.
+    ``samples`` has shape (n, *record shape), n ≥ 2. ``eta`` is a Euclidean distance (for a
+    threshold on the mean squared error of d numbers pass √(d·threshold)). It is one number for all
+    samples, or one per sample: η(z), if success depends on the record but not on the other samples.
     ``method`` is ``"mean-distance"`` or ``"doubled-radius"``; the module's text proves both.
     """
     squared = _squared_distances(_flat(samples))
@@ -87,7 +87,7 @@ def kappa_from_distances(
     """An upper confidence bound on κ(η) under any metric, from the samples' distances (n, n).
 
     The distance must obey the triangle inequality: a squared error does not, its root does. ``eta``
-    is one number or one a sample. Method ``doubled-radius`` of the module's text.
+    is one number or one per sample. Method ``doubled-radius`` of the module's text.
     """
     table = _distance_table(distances)
     most = _most_by_doubled_radius(table, _radii(eta, len(table)))
@@ -95,10 +95,10 @@ def kappa_from_distances(
 
 
 def kappa_of_pool(pool: ArrayLike, *, eta: ArrayLike, method: str = "mean-distance") -> float:
-    """An upper bound on κ(η) where the prior *is* the pool, each of its records equally likely.
+    """An upper bound on κ(η) if the prior *is* the pool, with equally likely records.
 
-    ``pool`` has shape (n, *record shape); a guess may lie anywhere; Euclidean distance, ``eta`` one
-    number or one a record. No confidence is involved: nothing is estimated.
+    ``pool`` has shape (n, *record shape). A guess may lie anywhere. The distance is Euclidean;
+    ``eta`` is one number or one per record. Nothing is estimated, so no confidence is involved.
 
     >>> kappa_of_pool([[0.0], [1.0], [5.0], [9.0]], eta=0.5)
     0.5
@@ -110,23 +110,8 @@ def kappa_of_pool(pool: ArrayLike, *, eta: ArrayLike, method: str = "mean-distan
     return _most_by_doubled_radius(np.sqrt(squared), radii) / len(squared)
 
 
-def clopper_pearson_upper(successes: int, trials: int, confidence: float) -> float:
-    """The upper end of the one-sided exact interval for a probability (Clopper and Pearson 1934).
-
-    >>> round(clopper_pearson_upper(0, 10, 0.95), 4)
-    0.2589
-    """
-    from scipy.special import betaincinv
-
-    if not 0.0 < confidence < 1.0:
-        raise InputError(f"confidence must be strictly between 0 and 1, got {confidence:g}")
-    if successes >= trials:
-        return 1.0
-    return float(betaincinv(successes + 1, trials - successes, confidence))
-
-
 def _estimate(most: int, samples: int, confidence: float, method: str) -> KappaEstimate:
-    kappa = clopper_pearson_upper(most, samples, confidence)
+    kappa = clopper_pearson_high(most, samples, confidence=confidence)
     return KappaEstimate(kappa, float(confidence), most, samples, method)
 
 
@@ -155,12 +140,12 @@ def _flat(samples: ArrayLike) -> FloatArray:
 
 
 def _radii(eta: ArrayLike, count: int) -> FloatArray:
-    """One radius a sample."""
+    """One radius per sample."""
     radii = np.asarray(eta, dtype=np.float64)
     if radii.ndim == 0:
         return np.full(count, require_not_negative("eta", float(radii)))
     if radii.shape != (count,):
-        raise InputError(f"eta must be one number or one a sample ({count}), got {radii.shape}")
+        raise InputError(f"eta must be one number or one per sample ({count}), got {radii.shape}")
     require_finite(radii, "eta")
     require_not_negative("eta", float(radii.min()))
     return radii
@@ -168,10 +153,16 @@ def _radii(eta: ArrayLike, count: int) -> FloatArray:
 
 def _squared_distances(points: FloatArray) -> FloatArray:
     """Pairwise squared distances (n, n), rounded down rather than up."""
-    centred = points - points.mean(axis=0)
-    norms = np.einsum("ij,ij->i", centred, centred)
+    with np.errstate(over="ignore", invalid="ignore"):
+        centred = points - points.mean(axis=0)
+        norms = np.einsum("ij,ij->i", centred, centred)
+    # Twice a sum of two norms must stay finite: NaN counts as far, which would lower kappa.
+    if not float(norms.max()) < np.finfo(np.float64).max / 8:
+        raise InputError(
+            "the records' values are too large to square: divide them and eta by a common factor"
+        )
     squared = norms[:, None] + norms[None, :] - 2.0 * (centred @ centred.T)
-    # Differences of large numbers: what rounding may have added is taken off again.
+    # Subtract what rounding may have added: these are differences of large numbers.
     unit = 2.0 * (points.shape[1] + 4) * np.finfo(np.float64).eps
     error = unit * (norms[:, None] + norms[None, :])
     squared = np.asarray(np.maximum(squared - error, 0.0), dtype=np.float64)
@@ -202,12 +193,12 @@ def _most_by_mean_distance(squared: FloatArray, radii: FloatArray) -> int:
 
 
 def _near(distances: FloatArray, radii: FloatArray) -> NDArray[np.bool_]:
-    """Which samples one guess could succeed on together, (n, n): those within η + η′."""
+    """Pairs of samples on which one guess could succeed, (n, n): those within η + η′."""
     return distances <= (radii[:, None] + radii[None, :]) * (1.0 + _SLACK)
 
 
 def _most_by_doubled_radius(distances: FloatArray, radii: FloatArray) -> int:
-    """The largest k such that some samples all keep k - 1 neighbours among themselves."""
+    """The largest k such that some samples all have k - 1 neighbours among themselves."""
     near = _near(distances, radii)
     degrees = near.sum(axis=1)
     alive = np.ones(len(near), dtype=bool)

@@ -1,4 +1,4 @@
-"""The noise that a wanted ceiling asks for."""
+"""The noise that a desired ceiling requires."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from exhume.bounds.base import Ceiling
-from exhume.bounds.checks import require_count, require_probability
+from exhume.bounds.checks import require_probability, require_steps
 from exhume.bounds.event import ceiling, dp_sgd
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 _LEAST, _MOST = 1e-2, 1e6
 
 
 @dataclass(frozen=True)
-class Noise:
-    """A noise multiplier whose ceiling was computed and is at most what was wanted."""
+class SufficientNoise:
+    """A noise multiplier, and its computed ceiling, which is at most the desired one."""
 
     noise_multiplier: float
     ceiling: Ceiling
@@ -23,11 +23,11 @@ class Noise:
 
 def noise_multiplier_for(
     gamma: float, kappa: float, *, sample_rate: float, steps: int, precision: float = 1e-4
-) -> Noise:
+) -> SufficientNoise:
     """The smallest noise multiplier of DP-SGD whose ceiling at ``kappa`` is at most ``gamma``.
 
-    Found by bisection to a relative ``precision``, and certified: the one returned is the upper end
-    of the last bracket, whose own ceiling (in the answer) was computed and is at most ``gamma``.
+    It is found by bisection to a relative ``precision``, and certified: the result is the upper end
+    of the last bracket. Its own ceiling (in the answer) was computed and is at most ``gamma``.
 
     >>> found = noise_multiplier_for(0.38914, 0.1, sample_rate=1.0, steps=1)
     >>> round(found.noise_multiplier, 3), found.ceiling.gamma <= 0.38914
@@ -40,15 +40,15 @@ def noise_multiplier_for(
             f"probability kappa = {kappa:g}, so ask for a gamma above that"
         )
     require_probability("sample_rate", sample_rate)
-    require_count("steps", steps, at_least=1)
+    require_steps("steps", steps, at_least=1)
     if not 0.0 < precision < 1.0:
         raise InputError(f"precision must be strictly between 0 and 1, got {precision:g}")
 
-    def at(noise_multiplier: float) -> Noise:
+    def at(noise_multiplier: float) -> SufficientNoise:
         found = ceiling(dp_sgd(noise_multiplier, sample_rate, steps), kappa)
         if found is None:
             raise InputError(f"no bound holds at a noise multiplier of {noise_multiplier:g}")
-        return Noise(noise_multiplier, found)
+        return SufficientNoise(noise_multiplier, found)
 
     too_little, enough = _bracket(at, gamma)
     while enough.noise_multiplier > (1.0 + precision) * too_little:
@@ -60,8 +60,8 @@ def noise_multiplier_for(
     return enough
 
 
-def _bracket(at: Callable[[float], Noise], gamma: float) -> tuple[float, Noise]:
-    """A noise multiplier that is too small and one that is enough; the same if all are enough."""
+def _bracket(at: Callable[[float], SufficientNoise], gamma: float) -> tuple[float, SufficientNoise]:
+    """A noise multiplier that is too small and one that suffices; the same if all suffice."""
     enough = at(1.0)
     if enough.ceiling.gamma > gamma:
         while enough.ceiling.gamma > gamma:

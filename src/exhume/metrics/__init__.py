@@ -1,4 +1,4 @@
-"""Metrics: truth and reconstruction in, one number a record out. Only metrics see the truth."""
+"""Metrics: truth and reconstruction in, one number per record out. Only metrics see the truth."""
 
 from exhume.metrics.attributes import (
     AttributeMatch,
@@ -7,29 +7,28 @@ from exhume.metrics.attributes import (
     discrete_levels,
     score_attributes,
 )
-from exhume.metrics.base import Metric
+from exhume.metrics.cells import RecordsRight, ValuesRight
 from exhume.metrics.classifier import ClassifierKL
-from exhume.metrics.confidence import (
-    Interval,
-    Proportion,
-    bootstrap_mean,
-    bootstrap_median,
-    clopper_pearson,
-    clopper_pearson_high,
-    clopper_pearson_low,
-)
 from exhume.metrics.error import MSE, NCC, PSNR, RMSE
-from exhume.metrics.matching import Match, match, rescore, score
+from exhume.metrics.matching import Match, match, score
 from exhume.metrics.names import make, names
 from exhume.metrics.oblivious import (
     ConstantGuess,
-    best_constant,
     best_constant_guess,
     kappa_of_constant,
 )
 from exhume.metrics.oracle import Oracle, nearest_neighbours
 from exhume.metrics.perceptual import LPIPS, SSIM, lpips_unavailable, lpips_weights
-from exhume.metrics.span import Span
+from exhume.metrics.span import SpanResidual
+from exhume.protocol.metric import Metric
+from exhume.stats.bootstrap import bootstrap_mean, bootstrap_median
+from exhume.stats.interval import Interval
+from exhume.stats.proportions import (
+    Proportion,
+    clopper_pearson,
+    clopper_pearson_high,
+    clopper_pearson_low,
+)
 
 __all__ = [
     "LPIPS",
@@ -48,8 +47,9 @@ __all__ = [
     "Metric",
     "Oracle",
     "Proportion",
-    "Span",
-    "best_constant",
+    "RecordsRight",
+    "SpanResidual",
+    "ValuesRight",
     "best_constant_guess",
     "bootstrap_mean",
     "bootstrap_median",
@@ -64,7 +64,6 @@ __all__ = [
     "match",
     "names",
     "nearest_neighbours",
-    "rescore",
     "score",
     "score_attributes",
 ]

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import torch
 
 SMALLEST_SIDE = 31
-"""Below this the second pooling has nothing left to pool."""
+"""For smaller images, the second pooling has no input left."""
 ENLARGED_SIDE = 32
 BATCH = 32
 """Every batch has this size, the last one padded: the size decides which convolution kernel runs,
-and an image's score must not depend, even in its last digits, on how many others came with it."""
+and an image's score must not depend, even in its last digits, on how many others are in the batch.
+"""
 
 _SHIFT = (-0.030, -0.088, -0.188)
 _SPREAD = (0.458, 0.448, 0.450)
@@ -98,7 +99,7 @@ def _embed_batch(images: torch.Tensor, stages: tuple[_Stage, ...]) -> torch.Tens
 
 
 def _large_enough(images: torch.Tensor) -> torch.Tensor:
-    """Enlarge small images, both sides alike, until AlexNet can take them."""
+    """Enlarge small images, both sides equally, until AlexNet accepts them."""
     from torch.nn import functional
 
     height, width = images.shape[2:]
@@ -111,7 +112,7 @@ def _large_enough(images: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=2)
 def _load(weights: Path, modified: int) -> tuple[_Stage, ...]:
-    """Read the weights; ``modified`` is there to read them again when the file has changed."""
+    """Read the weights; a new ``modified`` forces reading again after a change of the file."""
     try:
         with np.load(weights, allow_pickle=False) as archive:
             arrays = {name: archive[name].astype(np.float32) for name in archive.files}

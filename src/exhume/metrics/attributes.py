@@ -1,7 +1,7 @@
-"""Attribute inference: errors on what was not known of a record (Balle et al. 2022, §II-C).
+"""Attribute inference: errors on the unknown entries of a record (Balle et al. 2022, §II-C).
 
-What is known beforehand costs an attack nothing, so it must not count in its favour: here only the
-unknown entries do, and beside them stands what the known ones give away without any release.
+Known entries need no attack, so they must not count: only the unknown entries are scored, and they
+are compared with a guess from the known entries without any release.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray, frozen
-from exhume.errors import InputError
-from exhume.metrics.base import Metric, Range, require_range
-from exhume.metrics.confidence import Proportion, clopper_pearson
-from exhume.metrics.error import RMSE
-from exhume.metrics.euclidean import EuclideanMetric
+from exhume.metrics.error import ScaledMetric
+from exhume.protocol.arrays import Array, FloatArray, frozen
+from exhume.protocol.errors import InputError
+from exhume.protocol.metric import Metric, Range, require_range
+from exhume.stats.proportions import Proportion, clopper_pearson
 
 Levels = tuple[tuple[int, tuple[float, ...]], ...]
 """Discrete entries: the index of each in a flattened record, and the values it can take."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AttributeRMSE(EuclideanMetric):
+class AttributeRMSE(ScaledMetric):
     """Root-mean-square error over the entries that are not ``known`` (record shape, bool).
-
-    ``scale`` is as for RMSE: a number, or one a feature in the shape of a record.
 
     >>> metric = AttributeRMSE(known=np.array([True, False, False]))
     >>> metric(np.array([[0.0, 1.0, 2.0]]), np.array([[9.0, 1.0, 4.0]])).round(4)
@@ -34,21 +31,16 @@ class AttributeRMSE(EuclideanMetric):
     """
 
     name: ClassVar[str] = "attribute-rmse"
-    higher_is_better: ClassVar[bool] = False
     known: Array
-    value_range: Range | None = None
-    scale: Array | None = None
 
     def __post_init__(self) -> None:
-        if self.value_range is not None:
-            require_range(self.value_range, name=self.name)
+        super().__post_init__()
         object.__setattr__(self, "known", _checked_mask(self.known))
-        object.__setattr__(self, "scale", RMSE(scale=self.scale).scale)
 
     def embed(self, records: FloatArray) -> FloatArray:
         """Return the unknown entries (n, unknown), in units of ``scale``."""
         _require_shape(records, self.known)
-        return RMSE(scale=self.scale).embed(records)[:, ~self.known.reshape(-1)]
+        return super().embed(records)[:, ~self.known.reshape(-1)]
 
     def from_mean_square(self, mean_square: FloatArray) -> FloatArray:
         """Return the square root."""
@@ -57,9 +49,9 @@ class AttributeRMSE(EuclideanMetric):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AttributeMatch(Metric):
-    """The share, in [0, 1], of the discrete entries of ``levels`` that were named exactly.
+    """The share, in [0, 1], of the discrete entries of ``levels`` that are exactly right.
 
-    A sample's entry is first taken to the nearest of its levels; the truth stays as it is.
+    A sample's entry is first rounded to the nearest level; the truth is not changed.
 
     >>> metric = AttributeMatch(levels=((1, (0.0, 1.0)), (2, (0.0, 1.0, 2.0))))
     >>> metric(np.array([[7.0, 1.0, 2.0]]), np.array([[0.0, 0.8, 1.1]]))
@@ -85,11 +77,12 @@ class AttributeMatch(Metric):
 
 @dataclass(frozen=True, eq=False)
 class AttributeScore:
-    """What an attack rebuilt of the unknown entries of k records, beside what a guess reached.
+    """An attack's result on the unknown entries of k records, compared with a guess.
 
     ``errors`` and ``guess_errors`` (k,) are root-mean-square errors over the unknown entries;
     ``beaten`` counts the records on which the attack was strictly closer than the guess; ``match``
-    and ``guess_match`` are mean shares of discrete entries named exactly, None without such.
+    and ``guess_match`` are mean shares of discrete entries that are exactly right, None without
+    such entries.
     """
 
     errors: FloatArray
@@ -128,8 +121,8 @@ def score_attributes(
 ) -> AttributeScore:
     """Compare an attack's samples and a guess's, both (k, *shape), on the entries not known.
 
-    The guess is what the known entries give away without the release, such as that of the attack
-    ``conditional-guess``: what the release adds is what the samples are closer than that.
+    The guess uses the known entries without the release, as the attack ``conditional-guess`` does:
+    the improvement of the samples over it comes from the release.
     """
     metric = AttributeRMSE(known=known, scale=scale)
     errors, guessed = metric(truth, samples), metric(truth, guesses)

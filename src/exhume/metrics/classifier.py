@@ -1,4 +1,4 @@
-"""Would somebody downstream draw the same conclusion? Divergence between a classifier's answers."""
+"""The divergence between a classifier's answers on a record and on its reconstruction."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray, require_finite
-from exhume.errors import InputError
-from exhume.metrics.base import Metric, Range, require_range
+from exhume.protocol.arrays import Array, FloatArray, require_finite
+from exhume.protocol.errors import InputError
+from exhume.protocol.metric import Metric, Range, require_range
 
 Predict: TypeAlias = Callable[[Array], Array]
 
@@ -20,9 +20,9 @@ class ClassifierKL(Metric):
     """KL(p(truth) ‖ p(samples)) in nats, of a classifier's class probabilities; 0 is perfect.
 
     ``predict`` maps records (k, *shape) to probabilities (k, classes); it should be a good
-    classifier that has nothing to do with the release (Balle et al. 2022, section V-B). Every
-    probability is raised to at least ``floor`` and the row scaled back to one, so that a class
-    called impossible costs much rather than infinity: about log(1 / floor) at most, 27.6 nats.
+    classifier that is independent of the release (Balle et al. 2022, section V-B). Every
+    probability is raised to at least ``floor`` and the row is normalised again, so that a class
+    with probability 0 costs at most about log(1 / floor), 27.6 nats, instead of infinity.
     """
 
     name: ClassVar[str] = "kl"

@@ -1,33 +1,62 @@
-"""Errors and similarities computed from the values alone: MSE, RMSE, PSNR, NCC."""
+"""Errors and similarities computed from the values alone: MSE, RMSE, PSNR, NCC.
+
+Metrics that are a function of one Euclidean distance: they share one fast path.
+
+MSE, RMSE and PSNR are such functions of the records themselves, LPIPS of a network's features.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, final
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray, frozen, require_finite
-from exhume.errors import InputError
-from exhume.metrics.base import BoolArray, Metric, Range, require_range
-from exhume.metrics.euclidean import EuclideanMetric
+from exhume.protocol.arrays import Array, FloatArray, frozen, require_finite
+from exhume.protocol.errors import InputError
+from exhume.protocol.metric import BoolArray, Metric, Range, require_range
+
+
+class EuclideanMetric(Metric):
+    """A monotone function of the mean squared difference between two records' embeddings."""
+
+    @abstractmethod
+    def embed(self, records: FloatArray) -> FloatArray:
+        """Return (n, size): the vectors whose mean squared difference the metric depends on."""
+
+    @abstractmethod
+    def from_mean_square(self, mean_square: FloatArray) -> FloatArray:
+        """Turn mean squared differences (any shape, >= 0) into scores."""
+
+    @final
+    def _score(self, truth: FloatArray, samples: FloatArray) -> FloatArray:
+        difference = self.embed(truth) - self.embed(samples)
+        return self.from_mean_square(np.square(difference).mean(axis=1))
+
+    @final
+    def _pairwise(self, truth: FloatArray, samples: FloatArray) -> FloatArray:
+        # cdist subtracts before it squares, and keeps no temporaries: unlike a matrix product it
+        # resolves the errors of 1e-25 that exact reconstructions have.
+        from scipy.spatial.distance import cdist
+
+        rows, columns = self.embed(truth), self.embed(samples)
+        mean_square: FloatArray = cdist(rows, columns, "sqeuclidean") / rows.shape[1]
+        return self.from_mean_square(mean_square)
+
 
 CONSTANT = 1e-12
-"""A record is constant when it strays from its own mean by less than this part of its size."""
+"""A record is constant if it differs from its mean by less than this share of its size."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MSE(EuclideanMetric):
-    """Mean squared error over a record's entries (Balle et al. 2022, section V-B); 0 is perfect.
+class ScaledMetric(EuclideanMetric):
+    """An error of a record's entries, 0 if all are right.
 
-    ``scale`` (a number, or one a feature in the shape of a record) divides the differences: with
-    the pool's standard deviations, a table's columns count alike.
-
-    >>> MSE()(np.array([[0.0, 1.0]]), np.array([[0.5, 1.0]]))
-    array([0.125])
+    ``scale`` (a number, or one per feature in the shape of a record) divides the differences: with
+    the pool's standard deviations, all columns of a table have the same weight.
     """
 
-    name: ClassVar[str] = "mse"
     higher_is_better: ClassVar[bool] = False
     value_range: Range | None = None
     scale: Array | None = None
@@ -40,6 +69,17 @@ class MSE(EuclideanMetric):
     def embed(self, records: FloatArray) -> FloatArray:
         """Return the records, flattened and in units of ``scale``."""
         return _flat(records, self.scale)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MSE(ScaledMetric):
+    """Mean squared error over a record's entries (Balle et al. 2022, section V-B); 0 is perfect.
+
+    >>> MSE()(np.array([[0.0, 1.0]]), np.array([[0.5, 1.0]]))
+    array([0.125])
+    """
+
+    name: ClassVar[str] = "mse"
 
     def from_mean_square(self, mean_square: FloatArray) -> FloatArray:
         """Return ``mean_square`` itself."""
@@ -47,28 +87,16 @@ class MSE(EuclideanMetric):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RMSE(EuclideanMetric):
+class RMSE(ScaledMetric):
     """Root of the mean squared error, in the records' own units or those of ``scale``.
 
-    Unlike MSE it obeys the triangle inequality.
+    Unlike MSE, it satisfies the triangle inequality.
 
     >>> RMSE()(np.array([[0.0, 0.0]]), np.array([[0.5, 0.5]]))
     array([0.5])
     """
 
     name: ClassVar[str] = "rmse"
-    higher_is_better: ClassVar[bool] = False
-    value_range: Range | None = None
-    scale: Array | None = None
-
-    def __post_init__(self) -> None:
-        if self.value_range is not None:
-            require_range(self.value_range, name=self.name)
-        object.__setattr__(self, "scale", _positive_scale(self.scale))
-
-    def embed(self, records: FloatArray) -> FloatArray:
-        """Return the records, flattened and in units of ``scale``."""
-        return _flat(records, self.scale)
 
     def from_mean_square(self, mean_square: FloatArray) -> FloatArray:
         """Return the square root."""
@@ -79,8 +107,8 @@ class RMSE(EuclideanMetric):
 class PSNR(EuclideanMetric):
     """Peak signal-to-noise ratio in decibels, 10 log10(width² / MSE), at most ``cap_db``.
 
-    Two equal records have no noise and would score infinity, which no mean survives: the cap
-    stands for everything better. Published means depend on their cap, so state it beside them.
+    Two equal records would score infinity, and so would every mean: scores are limited to the cap.
+    Published means depend on their cap, so always state it.
 
     >>> PSNR(value_range=(0, 1))(np.zeros((2, 4)), np.array([[0.1] * 4, [0.0] * 4])).tolist()
     [20.0, 100.0]
@@ -113,8 +141,8 @@ class NCC(Metric):
     """Normalised cross-correlation in [-1, 1]: 1 where samples = a·truth + b with some a > 0.
 
     Each record is centred and scaled to length one over all of its entries, so brightness and
-    contrast don't count. A constant record has nothing left after that: two constant records
-    score 1 (they differ in brightness only), a constant and any other record 0.
+    contrast do not count. For a constant record nothing remains: two constant records score 1 (they
+    differ only in brightness), a constant and any other record 0.
 
     >>> NCC()(np.array([[0.0, 1, 2]] * 2), np.array([[5.0, 7, 9], [1, 1, 1]])).round(9)
     array([1., 0.])
@@ -145,7 +173,7 @@ def _unit_length(records: FloatArray) -> tuple[FloatArray, BoolArray]:
     centred = flat - flat.mean(axis=1, keepdims=True)
     spread = np.abs(centred).max(axis=1, keepdims=True)
     constant = spread <= CONSTANT * np.abs(flat).max(axis=1, keepdims=True)
-    # Dividing by the largest entry first keeps the squares of tiny records from underflowing.
+    # Dividing by the largest entry first prevents underflow in the squares of tiny records.
     centred = np.where(constant, 0.0, centred / np.where(constant, 1.0, spread))
     length = np.where(constant, 1.0, np.linalg.norm(centred, axis=1, keepdims=True))
     return centred / length, constant[:, 0]
@@ -156,7 +184,7 @@ def _flat(records: FloatArray, scale: Array | None) -> FloatArray:
         if scale.ndim and scale.shape != records.shape[1:]:
             raise InputError(
                 f"scale has shape {scale.shape}, but a record {records.shape[1:]}: "
-                "give one number a feature, or one for all"
+                "give one number per feature, or one for all"
             )
         records = records / scale
     return records.reshape(len(records), -1)
@@ -171,7 +199,7 @@ def _positive_scale(scale: Array | None) -> Array | None:
         worst = np.unravel_index(int(np.argmin(scale)), scale.shape)
         where = ", ".join(str(int(i)) for i in worst)
         raise InputError(
-            f"scale must be positive everywhere, got {scale[worst]:g} at index ({where}); "
-            "give a feature that never varies the scale 1"
+            f"scale must be positive everywhere, got {scale[worst]:g} at index ({where}); give a "
+            "constant feature the scale 1"
         )
     return scale

@@ -1,4 +1,4 @@
-"""Which candidate stands for which record of a batch: assignment, never an oracle's pick."""
+"""The assignment of candidates to the records of a batch, without an oracle's choice."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray, frozen
-from exhume.errors import InputError
-from exhume.metrics.base import BoolArray, IntArray, Metric
+from exhume.protocol.arrays import Array, FloatArray, frozen
+from exhume.protocol.metric import BoolArray, IntArray, Metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +34,10 @@ class Match:
 def match(truth: Array, samples: Array, metric: Metric) -> Match:
     """Assign the first k candidates to the k records so that the total score is the best.
 
-    A batch has no order that a release could show, so the order is not held against an attack.
-    Only its own first k candidates count, one for each record: choosing among more of them with
-    the truth at hand would report the oracle's success as the attack's. With fewer candidates than
-    records, the records that fit worst stay unmatched.
+    A release does not show the order of a batch, so the order of candidates does not count. Only
+    the first k candidates count, one per record: selecting among more of them with the truth would
+    report an oracle's success as the attack's. With fewer candidates than records, the records that
+    fit worst stay unmatched.
 
     >>> from exhume.metrics import MSE
     >>> match(np.array([[0.0], [1.0]]), np.array([[0.9], [0.1], [0.0]]), MSE()).indices
@@ -59,22 +58,19 @@ def score(truth: Array, samples: Array, metric: Metric) -> FloatArray:
     return match(truth, samples, metric).scores
 
 
-def rescore(matched: Match, truth: Array, samples: Array, metric: Metric) -> FloatArray:
-    """Score the pairs of an earlier match with another metric, (k,); NaN for an unmatched record.
+def rms_apart(one: Array, other: Array) -> float:
+    """Return the root-mean-square difference of two batches after the best assignment.
 
-    Several metrics of one batch belong to one assignment: if each made its own, the same record
-    could be compared with one candidate in one column and with another in the next.
+    >>> rms_apart(np.array([[0.0], [1.0]]), np.array([[1.0], [0.0]]))
+    0.0
     """
-    truth, samples = np.asarray(truth), np.asarray(samples)
-    if len(matched.indices) != len(truth):
-        raise InputError(
-            f"the match is of {len(matched.indices)} records, and {len(truth)} are given"
-        )
-    return _scores(truth, samples, matched.indices, metric)
+    from exhume.metrics.error import MSE
+
+    return float(np.sqrt(match(one, other, MSE()).scores.mean()))
 
 
 def _scores(truth: Array, samples: Array, indices: IntArray, metric: Metric) -> FloatArray:
-    """Score pairs by the metric's own call, so that a score never depends on how it was matched."""
+    """Score pairs by the metric's own call, so that a score does not depend on the matching."""
     scores = np.full(len(truth), np.nan)
     found = indices >= 0
     if found.any():

@@ -1,7 +1,7 @@
-"""The blind guess: what an adversary reaches that never looks at the release.
+"""The blind guess: the success of an adversary that never looks at the release.
 
-Every function here that chooses a guess sees the pool alone. The targets enter only where the
-guess is scored.
+Every function here that chooses a guess sees only the pool. Targets are used only to score the
+guess.
 """
 
 from __future__ import annotations
@@ -10,24 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray, frozen
-from exhume.errors import InputError
-from exhume.metrics.base import BoolArray, IntArray, Metric
-from exhume.metrics.error import MSE
-from exhume.metrics.neighbours import Table, tables
+from exhume.metrics.cost_tables import CostTable, tables
+from exhume.protocol.arrays import Array, FloatArray, frozen
+from exhume.protocol.errors import InputError
+from exhume.protocol.metric import BoolArray, IntArray, Metric
 
 MEAN = -1
 """The index that stands for the pool's mean among the candidates."""
 JUDGES = 2000
-"""How many pool records, evenly spaced, judge the candidates unless told otherwise."""
+"""The default number of pool records, evenly spaced, that judge the candidates."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConstantGuess:
     """One record, guessed whatever the target: ``index`` in the pool, or -1 for the pool's mean.
 
-    ``successes`` of ``trials`` judges in the pool would have been hit. That rate chose the guess,
-    so it flatters it; the honest one comes from ``kappa_of_constant`` on the targets.
+    ``successes`` of ``trials`` judges in the pool would have been hit. The guess was selected by
+    this rate, so it is too high; ``kappa_of_constant`` on the targets gives the unbiased rate.
     """
 
     record: FloatArray
@@ -39,38 +38,14 @@ class ConstantGuess:
         object.__setattr__(self, "record", frozen(self.record, dtype=np.float64))
 
 
-def best_constant(pool: Array, metric: Metric, *, judges: int = JUDGES) -> FloatArray:
-    """Return the record with the best mean score over the pool, (*record shape).
-
-    For MSE that is the pool's mean, exactly. For any other metric it is the best of the mean and
-    the pool's records, each scored on at most ``judges`` pool records other than itself.
-    """
-    pool = _checked_pool(pool, metric)
-    if isinstance(metric, MSE):
-        mean: FloatArray = pool.mean(axis=0)
-        return mean
-    judging = _judges(len(pool), judges)
-    totals, trials = np.zeros(len(pool)), _trials(len(pool), judging)
-    for table in tables(pool[judging], pool, metric):
-        scores = table.scores()
-        rows = np.arange(len(scores))
-        scores[rows, judging[table.start + rows]] = 0.0
-        totals += scores.sum(axis=0)
-    means = totals / trials
-    of_mean = metric(pool[judging], _means_without(pool, judging)).mean()
-    best = int(np.argmax(means) if metric.higher_is_better else np.argmin(means))
-    choice: FloatArray = pool.mean(axis=0) if metric.reaches(of_mean, means[best]) else pool[best]
-    return choice
-
-
 def kappa_of_constant(
     guess: Array, targets: Array, thresholds: Array | float, metric: Metric
 ) -> BoolArray:
-    """Tell which targets (k, *shape) the constant ``guess`` hits, (k,): l(z, guess) <= eta(z).
+    """Return which targets (k, *shape) the constant ``guess`` hits, (k,): l(z, guess) <= eta(z).
 
-    ``thresholds`` is one eta for all, or one a target, such as an Oracle's ``nearest_distance``.
-    The share of hits estimates the chance kappa of a blind guess from below: this is one guess, not
-    a bound on all of them (Balle et al. 2022, Definition 2).
+    ``thresholds`` is one eta for all, or one per target, such as an Oracle's ``nearest_distance``.
+    The share of hits estimates the success kappa of a blind guess from below: this is one guess,
+    not a bound on all of them (Balle et al. 2022, Definition 2).
     """
     targets = np.asarray(targets)
     limits = np.asarray(thresholds, dtype=np.float64)
@@ -88,7 +63,8 @@ def best_constant_guess(
 
     A pool record z is hit by a guess at least as close as ``eta`` or, where ``eta`` is None, as z's
     own nearest other record: the threshold the oracle gives a target. At most ``judges`` evenly
-    spaced pool records play z, never one against itself. Of equals the mean wins, then the first.
+    spaced pool records serve as z, never against themselves. In a tie the mean wins, then the first
+    record.
     """
     pool = _checked_pool(pool, metric)
     judging = _judges(len(pool), judges)
@@ -110,7 +86,7 @@ def best_constant_guess(
     return ConstantGuess(pool[best], best, int(hits[best]), int(trials[best]))
 
 
-def _within(table: Table, eta: float) -> IntArray:
+def _within(table: CostTable, eta: float) -> IntArray:
     """Return the column of every pair of the table that reaches ``eta``; close calls are exact."""
     counts = np.isfinite(table.costs)
     surely = counts & table.metric.reaches(table.scores(offset=+1.0), eta)
@@ -121,7 +97,7 @@ def _within(table: Table, eta: float) -> IntArray:
 
 
 def _checked_pool(pool: Array, metric: Metric) -> FloatArray:
-    """Return the pool as float64, held to the metric's range, with at least two records in it."""
+    """Return the pool as float64, checked against the metric's range, with at least two records."""
     checked = metric.checked(pool, "pool")
     if len(checked) < 2:
         raise InputError(f"choosing a constant guess needs a pool of 2 records, got {len(checked)}")
@@ -142,7 +118,7 @@ def _trials(records: int, judging: IntArray) -> IntArray:
 
 
 def _means_without(pool: FloatArray, judging: IntArray) -> FloatArray:
-    """Return for each judge the mean of the other records: no judge helps to hit itself."""
+    """Return for each judge the mean of the other records, without the judge itself."""
     others: FloatArray = (pool.sum(axis=0) - pool[judging]) / (len(pool) - 1)
     return np.clip(others, pool.min(), pool.max())
 

@@ -1,4 +1,4 @@
-"""The nearest-neighbour oracle: how close the adversary was to a target to begin with."""
+"""The nearest-neighbour oracle: how close the adversary's own records are to a target."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray, frozen
-from exhume.errors import InputError
-from exhume.metrics.base import IntArray, Metric
-from exhume.metrics.neighbours import tables
+from exhume.metrics.cost_tables import tables
+from exhume.protocol.arrays import Array, FloatArray, frozen
+from exhume.protocol.errors import InputError
+from exhume.protocol.metric import IntArray, Metric
 
 LEVELS = (1.0, 10.0, 50.0)
 """The percentiles Balle et al. 2022 mark in Figure 3."""
@@ -17,12 +17,12 @@ LEVELS = (1.0, 10.0, 50.0)
 
 @dataclass(frozen=True, eq=False)
 class Oracle:
-    """What the pool holds about each of k targets (Balle et al. 2022, section V-B d and Figure 3).
+    """The distances of the pool to k targets (Balle et al. 2022, section V-B d and Figure 3).
 
     ``nearest_index`` (k,) is the nearest pool record (the first of equals), ``nearest_distance``
-    (k,) the metric's score of it: the default threshold of success. Row i of ``percentiles``
-    (k, levels) has the distances that ``levels`` per cent of the pool are at least as close to
-    target i as; for a similarity, the scores that as many reach.
+    (k,) the metric's score of it: the default threshold of success. Row i of ``percentiles`` (k,
+    levels) has the distances within which ``levels`` per cent of the pool lie around target i; for
+    a similarity, the scores that this share of the pool reaches.
     """
 
     nearest_index: IntArray
@@ -51,9 +51,9 @@ def nearest_neighbours(
 ) -> Oracle:
     """Find each target's nearest record in the adversary's pool, exactly.
 
-    ``targets`` (k, *shape) must not be in ``pool`` (n, *shape): the pool is what the adversary had.
-    Nearest distances are the metric's own, digit for digit. Percentiles of MSE, RMSE, PSNR and
-    LPIPS come from a matrix product, with an error near 1e-15 of the records' mean square.
+    ``targets`` (k, *shape) must not be in ``pool`` (n, *shape): the pool contains the adversary's
+    records. Nearest distances are the metric's own, digit for digit. Percentiles of MSE, RMSE, PSNR
+    and LPIPS come from a matrix product, with an error near 1e-15 of the records' mean square.
 
     >>> from exhume.metrics import MSE
     >>> nearest_neighbours(np.array([[0.2]]), np.array([[1.0], [0.0]]), MSE()).nearest_index

@@ -1,4 +1,4 @@
-"""How much of a record a whole batch of candidates can express."""
+"""The part of a record outside the span of a batch of candidates."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.metrics.base import Metric, Range, require_range
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.metric import Metric, Range, require_range
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span(Metric):
-    """What the span of a batch's candidates leaves of each record, in parts of its length.
+class SpanResidual(Metric):
+    """The part of each record outside the span of a batch's candidates, relative to its length.
 
-    Liu et al. 2024, section 5.1 (Table 2): 0 where the candidates together express the record, 1
-    where it stands at right angles to them all. Length, sign and order of the candidates don't
-    count, nor which is which: a batch may score 0 without a single record come back.
+    Liu et al. 2024, section 5.1 (Table 2): 0 if the record lies in the span, 1 if it is orthogonal
+    to all candidates. Length, sign and order of the candidates do not count: a batch may score 0
+    although no single record was rebuilt.
 
-    >>> Span()(np.eye(3)[:2], np.array([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0]])).round(6).tolist()
+    >>> found = np.array([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0]])
+    >>> SpanResidual()(np.eye(3)[:2], found).round(6).tolist()
     [0.0, 0.0]
     """
 
@@ -44,5 +45,5 @@ class Span(Metric):
         return np.asarray(np.linalg.norm(away, axis=1) / lengths)
 
     def _pairwise(self, truth: FloatArray, samples: FloatArray) -> FloatArray:
-        """Score each record against each sample alone: the sine of their angle."""
+        """Score each record against each single sample: the sine of their angle."""
         return np.stack([self._score(truth, sample[None]) for sample in samples], axis=1)

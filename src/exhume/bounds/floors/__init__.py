@@ -1,11 +1,11 @@
-"""Floors on the reconstruction error, to stand beside the error an attack reached.
+"""Floors on the reconstruction error, for comparison with the error that an attack reached.
 
 A floor says which attacks it binds (``Floor.binds``): unbiased ones only, or all.
 """
 
 from exhume.bounds.floors import liu
 from exhume.bounds.floors.accounting import event_information, event_replacement_divergence
-from exhume.bounds.floors.base import Binds, Floor, Unit
+from exhume.bounds.floors.base import ErrorUnit, Floor, FloorBinds
 from exhume.bounds.floors.cramer_rao import (
     Probing,
     cramer_rao,
@@ -29,10 +29,10 @@ from exhume.bounds.floors.renyi import (
 from exhume.bounds.floors.van_trees import van_trees_from_jacobians
 
 __all__ = [
-    "Binds",
+    "ErrorUnit",
     "Floor",
+    "FloorBinds",
     "Probing",
-    "Unit",
     "channel_information",
     "cramer_rao",
     "cramer_rao_from_jacobian",

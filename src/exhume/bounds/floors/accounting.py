@@ -1,7 +1,7 @@
-"""What a differentially private mechanism lets through about one record, read off its DpEvent.
+"""Limits on the information about one record in a differentially private release, by DpEvent.
 
-Events count neighbours as Exhume's mechanisms do: a record is there, or is not. Two records that
-could stand in the same place are both neighbours of the data without it.
+Events count neighbours as Exhume's mechanisms do: a record is present or absent. Two records that
+could take the same place are both neighbours of the data without it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import dp_accounting
 
 _LARGEST_EXPONENT = 700.0
-"""Beyond this, e^x overflows; simpler bounds take over."""
+"""Above this, e^x overflows; simpler bounds are used."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class GaussianSteps:
         return self.count * _step_information(self.sample_rate, self.noise_multiplier)
 
     def replacement_divergence(self) -> float:
-        """Bound the Rényi divergence of order 2 between these steps with one record or another."""
+        """Bound the order-2 Rényi divergence between these steps with one record and another."""
         return self.count * _step_replacement(self.sample_rate, self.noise_multiplier)
 
 
 def event_information(event: dp_accounting.DpEvent) -> float:
     """Bound, in nats, the mutual information between one record and the release.
 
-    I(x; release) ≤ E KL(release with x ‖ release without), whatever the prior of x, and the
-    adversary may know all other records. Exact for the Gaussian mechanism (T/(2σ²), its ρ of
-    zero-concentrated privacy) and, numerically, for its Poisson-subsampled form; for other events
-    their Rényi guarantee at order 2, which is larger. Infinite where there is no guarantee.
+    I(x; release) ≤ E KL(release with x ‖ release without), for any prior of x. The adversary may
+    know all other records. Exact for the Gaussian mechanism (T/(2σ²), its ρ of zero-concentrated
+    privacy) and, numerically, for its Poisson-subsampled form. For other events, their Rényi
+    guarantee at order 2 is used, which is larger. Infinite without a guarantee.
 
     >>> import dp_accounting as dp
     >>> event_information(dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 4))
@@ -62,11 +62,11 @@ def event_information(event: dp_accounting.DpEvent) -> float:
 def event_replacement_divergence(event: dp_accounting.DpEvent) -> float:
     """Bound ε₂, the order-2 Rényi divergence between the releases on two possible records.
 
-    That is what Guo et al. 2022 need: both data sets hold a record, so the guarantee for a record
-    there or not is not enough, and using it as ε₂ is unsound. For Gaussian steps the bound of
-    ``GaussianSteps.replacement_divergence``; for other events (4/3) ε₃ + ε₄ of their guarantee
-    (Mironov 2017, Proposition 11, weak triangle inequality at p = 3/2), which is 4T/σ² for the
-    Gaussian mechanism as well.
+    Guo et al. 2022 need this: both data sets contain a record. The guarantee for a record that is
+    present or absent is not enough, and using it as ε₂ is unsound. For Gaussian steps, this is the
+    bound of ``GaussianSteps.replacement_divergence``. For other events it is (4/3) ε₃ + ε₄ of their
+    guarantee (Mironov 2017, Proposition 11, weak triangle inequality at p = 3/2), which is 4T/σ²
+    for the Gaussian mechanism as well.
     """
     steps = gaussian_steps(event)
     if steps is None:
@@ -76,7 +76,7 @@ def event_replacement_divergence(event: dp_accounting.DpEvent) -> float:
 
 
 def gaussian_steps(event: dp_accounting.DpEvent) -> list[GaussianSteps] | None:
-    """Read ``event`` as Gaussian steps, or return None where something else is in it."""
+    """Read ``event`` as Gaussian steps, or return None if it contains anything else."""
     import dp_accounting as dp
 
     if isinstance(event, dp.NoOpDpEvent):
@@ -110,7 +110,7 @@ def _repeated(steps: list[GaussianSteps] | None, count: int) -> list[GaussianSte
 
 
 def _joint_noise_multiplier(steps: list[GaussianSteps] | None) -> float | None:
-    """Several Gaussian answers on one sample are one answer with a smaller noise."""
+    """Several Gaussian answers on one sample equal one answer with a smaller noise."""
     if not steps or any(part.sample_rate != 1.0 for part in steps):
         return None
     if any(part.noise_multiplier == 0.0 for part in steps):
@@ -126,7 +126,7 @@ def _step_information(rate: float, noise: float) -> float:
     whole = 0.5 / noise**2
     if rate == 1.0 or whole > _LARGEST_EXPONENT / 3.0:
         return rate * whole
-    # The trapezoidal rule is all but exact for such bell-shaped integrands.
+    # The trapezoidal rule is almost exact for such bell-shaped integrands.
     x, width = np.linspace(-12.0 * noise, 1.0 + 12.0 * noise, 8001, retstep=True)
     density = np.exp(-0.5 * (x / noise) ** 2) / (noise * math.sqrt(2.0 * math.pi))
     excess = rate * np.expm1((x - 0.5) / noise**2)
@@ -136,7 +136,7 @@ def _step_information(rate: float, noise: float) -> float:
         excess**2 * (0.5 - excess / 6.0),
         (1.0 + excess) * np.log1p(excess) - excess,
     )
-    # Never more than the convexity of the divergence allows.
+    # The result is never above the limit from the convexity of the divergence.
     return min(float((density * terms).sum() * width), rate * whole)
 
 

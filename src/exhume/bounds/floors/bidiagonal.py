@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from exhume.arrays import FloatArray
+from exhume.protocol.arrays import FloatArray
 
 Products: TypeAlias = Callable[[FloatArray], FloatArray]
-"""Row by row: (rows, inputs) → (rows, outputs) for J, the other way round for its transpose."""
+"""Row by row: (rows, inputs) → (rows, outputs) for J, the reverse for its transpose."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Operator:
 class Quadrature:
     """vᵀ(JᵀJ)⁻¹v of each probe v, from below: ``values`` (probes,).
 
-    ``shortfalls`` (probes,) estimate what is still missing, as a share of each value;
-    ``singular`` tells that a direction was met which J maps to 0, so that the truth is infinite.
+    ``shortfalls`` (probes,) estimate the missing part as a share of each value. ``singular`` says
+    that J maps some direction to 0; the true value is then infinite.
     """
 
     values: FloatArray
@@ -48,9 +48,9 @@ def inverse_forms(
 
     k steps of the Golub–Kahan bidiagonalisation of J from v are the k-point Gauss rule of v's
     spectral measure (Golub and Meurant, Matrices, Moments and Quadrature, 2010, chapters 4 and 6).
-    All even derivatives of 1/x being positive, that rule is a lower bound: a sum of squares, one
-    more with each step, that reaches the exact value after at most ``inputs`` steps. Stops before
-    ``steps`` once every estimated shortfall is below ``accuracy``.
+    All even derivatives of 1/x are positive, so this rule is a lower bound. It is a sum of squares
+    with one term per step, and reaches the exact value after at most ``inputs`` steps. It stops
+    before ``steps`` once every estimated shortfall is below ``accuracy``.
     """
     steps = min(steps, operator.inputs)
     state = _Bidiagonalisation(operator, probes, steps)
@@ -114,7 +114,7 @@ class _Bidiagonalisation:
         return self.squared_lengths * self.sums
 
     def shortfalls(self) -> FloatArray:
-        """What is missing is rᵀ(JᵀJ)⁻¹r for the residual r: estimated with B's smallest value."""
+        """The missing part is rᵀ(JᵀJ)⁻¹r for the residual r: estimated with B's smallest value."""
         residuals = self.upper[-1] * np.abs(self.coefficient)
         smallest = np.maximum(self._singular_values()[:, -1], np.finfo(float).tiny)
         with np.errstate(over="ignore"):
@@ -141,7 +141,7 @@ class _Bidiagonalisation:
 
 
 def _orthogonalised(rows: FloatArray, basis: FloatArray) -> FloatArray:
-    # Without this, rounding brings converged directions back and the sum overshoots.
+    # Without this, rounding returns to converged directions, and the sum becomes too large.
     for _ in range(2):
         overlaps = basis @ rows[:, :, None]
         rows = rows - (overlaps.transpose(0, 2, 1) @ basis)[:, 0]

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import FloatArray
 from exhume.bounds.checks import require_count, require_not_negative
 from exhume.bounds.floors.base import (
-    Binds,
+    ErrorUnit,
     Floor,
-    Unit,
+    FloorBinds,
     checked_jacobian,
     checked_noise,
 )
 from exhume.bounds.floors.bidiagonal import Operator, Products, Quadrature, inverse_forms
 from exhume.bounds.floors.jacobian import DEFAULT_MEMORY_LIMIT
-from exhume.errors import InputError
-from exhume.seeds import Seed, generator
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.seeds import Seed, generator
+from exhume.stats.means import standard_error
 
 if TYPE_CHECKING:
     from exhume.bounds.floors.jacobian import Record, ReleaseFunction
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Probing:
-    """How hard to try where the Jacobian does not fit: random probes, and steps for each.
+    """The effort if the Jacobian does not fit in memory: random probes, and steps per probe.
 
     More probes lower the standard error, more steps the shortfall. The steps end early once the
     estimated shortfall is below ``accuracy``.
@@ -41,7 +42,7 @@ class Probing:
 
     def __post_init__(self) -> None:
         require_count("steps", self.steps, at_least=1)
-        # One probe alone would say nothing about its error.
+        # One probe alone gives no estimate of its error.
         require_count("probes", self.probes, at_least=2)
         require_not_negative("accuracy", self.accuracy)
 
@@ -55,14 +56,14 @@ def cramer_rao(
     probing: Probing | None = None,
     rng: Seed = 0,
 ) -> Floor:
-    """Floor on the mean squared error a coordinate of unbiased attacks on ``release`` + noise.
+    """Floor on the mean squared error per coordinate of unbiased attacks on ``release`` + noise.
 
     ``release`` maps a torch tensor of the record's shape to what is released: a tensor, or a
     sequence or mapping of them (a gradient, weights after training, logits). Gaussian noise of
-    standard deviation ``noise_std`` (one number, or one an output) is added to it. The floor is
-    tr(F⁻¹)/d with F = JᵀJ/σ² at this record (Liu et al. 2024, eq. 28, over d). From the whole
-    Jacobian where that takes at most ``memory_limit`` bytes (three times 8·outputs·inputs), else
-    estimated from products with it, as ``probing`` says: see ``cramer_rao_from_products``.
+    standard deviation ``noise_std`` (one number, or one per output) is added to it. The floor is
+    tr(F⁻¹)/d with F = JᵀJ/σ² at this record (Liu et al. 2024, eq. 28, over d). The whole Jacobian
+    is used if that takes at most ``memory_limit`` bytes (three times 8·outputs·inputs). Otherwise
+    products with it give an estimate, as ``probing`` says: see ``cramer_rao_from_products``.
     """
     from exhume.bounds.floors.jacobian import Jacobian
 
@@ -86,12 +87,12 @@ def cramer_rao(
 def cramer_rao_from_jacobian(
     jacobian: ArrayLike, noise_std: ArrayLike, *, rank_tolerance: float | None = None
 ) -> Floor:
-    """Floor on the mean squared error a coordinate from the Jacobian (outputs, inputs) itself.
+    """Floor on the mean squared error per coordinate from the Jacobian (outputs, inputs) itself.
 
-    ``noise_std`` is one number or one an output, above 0. Singular values of at most
-    ``rank_tolerance`` times the largest count as 0 (default: 8 √(longer side) rounding errors):
-    there the release does not move with the record, no unbiased attack exists, and the floor is
-    infinite; ``identifiable_value`` keeps the floor of the other directions.
+    ``noise_std`` is one number or one per output, above 0. Singular values of at most
+    ``rank_tolerance`` times the largest count as 0 (default: 8 √(longer side) rounding errors). In
+    such a direction, the release does not change with the record, no unbiased attack exists, and
+    the floor is infinite. ``identifiable_value`` keeps the floor of the other directions.
 
     >>> cramer_rao_from_jacobian([[2.0, 0.0], [0.0, 1.0]], 0.1).value
     0.00625
@@ -109,9 +110,9 @@ def cramer_rao_from_jacobian(
     lost = inputs - len(kept)
     return Floor(
         value=math.inf if lost else identifiable,
-        unit=Unit.MSE,
+        unit=ErrorUnit.MSE,
         method="Cramér–Rao, exact Jacobian",
-        binds=Binds.UNBIASED,
+        binds=FloorBinds.UNBIASED,
         unidentifiable=lost,
         identifiable_value=identifiable,
         note=_lost_note(f"{lost} of {inputs}") if lost else "",
@@ -131,11 +132,11 @@ def cramer_rao_from_products(
 ) -> Floor:
     """Estimate the Cramér–Rao floor from products J v and Jᵀ u alone.
 
-    ``times`` maps rows (r, inputs) to (r, outputs), ``transposed_times`` the other way; ``shape``
-    is (outputs, inputs), ``epsilon`` the relative precision of the products. tr(F⁻¹) is the mean
-    of vᵀF⁻¹v over random sign vectors v (Hutchinson), each by Gauss quadrature. A Gauss rule lies
-    below vᵀF⁻¹v, so stopping early lowers the floor and never breaks it; what chance adds is in
-    ``standard_error``, and ``shortfall`` estimates what stopping early took away.
+    ``times`` maps rows (r, inputs) to (r, outputs), ``transposed_times`` the reverse. ``shape`` is
+    (outputs, inputs), ``epsilon`` the relative precision of the products. tr(F⁻¹) is the mean of
+    vᵀF⁻¹v over random sign vectors v (Hutchinson), each by Gauss quadrature. A Gauss rule lies
+    below vᵀF⁻¹v: stopping early lowers the floor and never makes it invalid. ``standard_error`` is
+    the random error; ``shortfall`` estimates the loss by stopping early.
     """
     probing = Probing() if probing is None else probing
     outputs, inputs = shape
@@ -164,10 +165,10 @@ def _estimated_floor(parts: list[Quadrature], inputs: int) -> Floor:
     missing = np.concatenate([part.values * part.shortfalls for part in parts]) / inputs
     return Floor(
         value=float(values.mean()),
-        unit=Unit.MSE,
+        unit=ErrorUnit.MSE,
         method=f"Cramér–Rao, estimated with {len(values)} probes",
-        binds=Binds.UNBIASED,
-        standard_error=float(values.std(ddof=1) / math.sqrt(len(values))),
+        binds=FloorBinds.UNBIASED,
+        standard_error=standard_error(values),
         shortfall=float(missing.mean() / values.mean()),
     )
 
@@ -175,9 +176,9 @@ def _estimated_floor(parts: list[Quadrature], inputs: int) -> Floor:
 def _singular_floor(lost: str) -> Floor:
     return Floor(
         value=math.inf,
-        unit=Unit.MSE,
+        unit=ErrorUnit.MSE,
         method="Cramér–Rao, from products",
-        binds=Binds.UNBIASED,
+        binds=FloorBinds.UNBIASED,
         note=_lost_note(lost),
     )
 
@@ -203,5 +204,5 @@ def _precision(values: ArrayLike) -> float:
 
 
 def _tolerance(epsilon: float, outputs: int, inputs: int) -> float:
-    # The usual rule, eps times the longer side, would swallow directions that float32 resolves.
+    # The usual rule, eps times the longer side, would drop directions that float32 resolves.
     return 8 * epsilon * math.sqrt(max(outputs, inputs))

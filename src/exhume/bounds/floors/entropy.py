@@ -1,11 +1,12 @@
-"""The entropy floor: what little information allows, whatever the attack, biased or not.
+"""The entropy floor: the error that limited information implies for any attack, biased or not.
 
 For a record x of d coordinates with differential entropy h(x) and any attack x̂ on a release:
 
-    h(x) - I(x; release) ≤ h(x) - I(x; x̂) = h(x | x̂) ≤ h(x - x̂) ≤ (d/2) log(2πe · MSE),
+    h(x) - I(x; release) ≤ h(x) - I(x; x̂) = h(x | x̂) ≤ h(x - x̂) ≤ (d/2) log(2πe · MSE).
 
-by data processing, because conditioning lowers entropy, and because a Gaussian has the most entropy
-for its mean square. So MSE ≥ N(x) exp(-2 I/d), with the entropy power N(x) = exp(2 h(x)/d)/(2πe).
+The reasons, in order: data processing; conditioning lowers entropy; a Gaussian has the largest
+entropy for its mean square. So MSE ≥ N(x) exp(-2 I/d), with the entropy power N(x) = exp(2
+h(x)/d)/(2πe).
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from numpy.typing import ArrayLike
 
 from exhume.bounds.checks import require_count, require_positive
 from exhume.bounds.floors.base import (
-    Binds,
+    ErrorUnit,
     Floor,
-    Unit,
+    FloorBinds,
     checked_jacobian,
     checked_noise,
     require_amount,
 )
 from exhume.bounds.floors.gaussian import checked_covariance
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 def entropy_floor(information: float, *, dimension: int, entropy_power: float) -> Floor:
-    """Floor on the mean squared error a coordinate of any attack, averaged over the prior.
+    """Floor on the mean squared error per coordinate of any attack, averaged over the prior.
 
     ``information`` bounds the mutual information of record and release in nats (at least 0, may be
     infinite: the floor is then 0); ``dimension`` is d; ``entropy_power`` is that of the prior, see
@@ -44,9 +45,9 @@ def entropy_floor(information: float, *, dimension: int, entropy_power: float) -
     require_positive("entropy_power", entropy_power)
     return Floor(
         value=entropy_power * math.exp(-2.0 * information / dimension),
-        unit=Unit.MSE,
+        unit=ErrorUnit.MSE,
         method=f"entropy, at most {information:.4g} nats, {dimension} coordinates",
-        binds=Binds.ALL,
+        binds=FloorBinds.ALL,
         note="averaged over the prior",
     )
 
@@ -54,7 +55,7 @@ def entropy_floor(information: float, *, dimension: int, entropy_power: float) -
 def gaussian_entropy_power(covariance: ArrayLike, *, dimension: int) -> float:
     """The entropy power of a Gaussian prior: det(S)^(1/d), for isotropic noise its variance.
 
-    ``covariance`` is one variance, one a coordinate, or a matrix.
+    ``covariance`` is one variance, one per coordinate, or a matrix.
 
     >>> gaussian_entropy_power(0.25, dimension=3)
     0.25
@@ -80,9 +81,9 @@ def linear_channel_information(
 ) -> float:
     """The mutual information, in nats, of a Gaussian record and J x + Gaussian noise.
 
-    ½ log det(I + S JᵀJ/σ²): ``jacobian`` (outputs, inputs), ``noise_std`` one number or one an
-    output, S the prior's covariance. Exact for a release that is linear in the record; for others
-    use ``channel_information``, as a Jacobian at one record bounds nothing.
+    ½ log det(I + S JᵀJ/σ²): ``jacobian`` (outputs, inputs), ``noise_std`` one number or one per
+    output, S the prior's covariance. Exact for a release that is linear in the record. For others
+    use ``channel_information``: a Jacobian at one record bounds nothing.
 
     >>> round(linear_channel_information([[1.0]], 1.0, prior_covariance=np.e**2 - 1), 12)
     1.0
@@ -98,10 +99,10 @@ def linear_channel_information(
 def channel_information(release_covariance: ArrayLike, noise_std: ArrayLike) -> float:
     """Bound, in nats, the information of any release with that covariance, plus Gaussian noise.
 
-    ½ log det(I + C/σ²), C (outputs, outputs) being the covariance of the release before noise as
-    the record varies over its prior: among all inputs of one covariance, a Gaussian one carries
-    most. No Jacobian, no linearity needed. A covariance estimated from few draws is too small in
-    some directions, and then so is this bound.
+    ½ log det(I + C/σ²), where C (outputs, outputs) is the covariance of the release before noise,
+    over the record's prior. Among all inputs of one covariance, a Gaussian one carries the most
+    information. No Jacobian and no linearity is needed. A covariance estimated from few draws is
+    too small in some directions, and then this bound is too small as well.
     """
     array = np.asarray(release_covariance, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not np.isfinite(array).all():

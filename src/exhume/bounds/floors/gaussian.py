@@ -1,12 +1,12 @@
-"""Gaussian priors: their covariance, as one number, one a coordinate, or a matrix."""
+"""Gaussian priors: their covariance as one number, one number per coordinate, or a matrix."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import FloatArray, require_finite
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray, require_finite
+from exhume.protocol.errors import InputError
 
 
 def checked_covariance(covariance: ArrayLike, dimension: int, what: str) -> FloatArray:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -19,69 +19,67 @@ if TYPE_CHECKING:
     Record: TypeAlias = torch.Tensor | ArrayLike
 
 DEFAULT_MEMORY_LIMIT = 2**30
-"""Bytes. What a computation may use beside the graph of the release itself."""
+"""Bytes that a computation may use, without the graph of the release itself."""
 
 
 class Jacobian:
     """J (outputs, inputs) of ``release`` at ``record``, by automatic differentiation.
 
     ``release`` maps a tensor of the record's shape to a tensor, or a sequence or mapping of them,
-    read as one vector in that order. It may itself hold a gradient, of ``torch.func`` or of
-    ``torch.autograd.grad(..., create_graph=True)``. It is evaluated once, here: every product
-    reuses its graph.
+    which are joined to one vector in that order. It may itself contain a gradient, of
+    ``torch.func`` or of ``torch.autograd.grad(..., create_graph=True)``.
     """
 
     def __init__(self, release: ReleaseFunction, record: Record) -> None:
         import torch
 
-        self._record = torch.as_tensor(record).detach().clone().requires_grad_()
-        with torch.enable_grad():
-            self._released = _flat(release(self._record))
-            self._weights = torch.zeros_like(self._released, requires_grad=True)
-            if not self._released.requires_grad:
-                raise InputError(
-                    "the release does not depend on the record through operations that PyTorch "
-                    "can differentiate; look for detach(), item() or no_grad() in it"
-                )
-            (self._weighted,) = torch.autograd.grad(
-                self._released,
-                self._record,
-                self._weights,
-                create_graph=True,
-                materialize_grads=True,
+        from exhume.derivatives.jacobian import JacobianProducts
+
+        self._products = JacobianProducts(lambda at: _flat(release(at)), torch.as_tensor(record))
+        if self._products.constant:
+            raise InputError(
+                "the release does not depend on the record through operations that PyTorch "
+                "can differentiate; look for detach(), item() or no_grad() in it"
             )
 
     @property
     def outputs(self) -> int:
         """How many numbers are released."""
-        return self._released.numel()
+        return self._products.outputs
 
     @property
     def inputs(self) -> int:
         """How many numbers a record has."""
-        return self._record.numel()
+        return self._products.inputs
 
     @property
     def epsilon(self) -> float:
-        """The relative precision of the numbers computed with."""
+        """The relative precision of the computation."""
         import torch
 
-        return float(torch.finfo(self._released.dtype).eps)
+        return float(torch.finfo(self._products.values.dtype).eps)
 
     def times(self, rows: FloatArray) -> FloatArray:
-        """J v for each row v: (rows, inputs) → (rows, outputs), by differentiating Jᵀu in u."""
-        if not self._weighted.requires_grad:
-            return np.zeros((len(rows), self.outputs))
-        return _pulled_back(self._weighted, self._weights, rows)
+        """J v for each row v: (rows, inputs) → (rows, outputs)."""
+        return self._through(self._products.times, rows)
 
     def transposed_times(self, rows: FloatArray) -> FloatArray:
         """Jᵀ u for each row u: (rows, outputs) → (rows, inputs)."""
-        return _pulled_back(self._released, self._record, rows)
+        return self._through(self._products.transposed_times, rows)
+
+    def _through(
+        self, product: Callable[[torch.Tensor], torch.Tensor], rows: FloatArray
+    ) -> FloatArray:
+        import torch
+
+        like = self._products.values
+        found = product(torch.as_tensor(rows, dtype=like.dtype, device=like.device))
+        return found.cpu().numpy().astype(np.float64)
 
     def dense(self, *, memory_limit: int = DEFAULT_MEMORY_LIMIT) -> FloatArray:
-        """All of J as float64, from the side that needs fewer products.
+        """All of J as float64, by forward or reverse products, whichever are fewer.
 
-        Raises InputError where J alone is larger than ``memory_limit`` bytes.
+        Raises InputError if J alone is larger than ``memory_limit`` bytes.
         """
         size = self.outputs * self.inputs * 8
         if size > memory_limit:
@@ -102,8 +100,9 @@ def release_jacobian(
 ) -> FloatArray:
     """Return the Jacobian (outputs, inputs) of ``release`` at ``record`` as float64.
 
-    Columns by forward products where a record has fewer numbers than the release, rows by reverse
-    products otherwise. ``memory_limit`` (bytes) is for the Jacobian; larger ones are refused.
+    Columns come from forward products if a record has fewer numbers than the release, and rows from
+    reverse products otherwise. ``memory_limit`` (bytes) is for the Jacobian; larger ones are
+    refused.
     """
     return Jacobian(release, record).dense(memory_limit=memory_limit)
 
@@ -123,32 +122,3 @@ def _unit_rows(size: int, at_once: int) -> Iterator[FloatArray]:
     for start in range(0, size, at_once):
         count = min(at_once, size - start)
         yield np.eye(count, size, k=start)
-
-
-def _pulled_back(outputs: torch.Tensor, inputs: torch.Tensor, rows: FloatArray) -> FloatArray:
-    import torch
-
-    weights = torch.as_tensor(rows, dtype=outputs.dtype, device=outputs.device)
-    weights = weights.reshape(len(rows), *outputs.shape)
-    try:
-        batch = _gradient(outputs, inputs, weights, batched=True)
-    except RuntimeError:
-        # Some operations have no batched derivative; one row at a time they do.
-        batch = torch.stack([_gradient(outputs, inputs, row, batched=False) for row in weights])
-    return batch.reshape(len(rows), -1).cpu().numpy().astype(np.float64)
-
-
-def _gradient(
-    outputs: torch.Tensor, inputs: torch.Tensor, weights: torch.Tensor, *, batched: bool
-) -> torch.Tensor:
-    import torch
-
-    (result,) = torch.autograd.grad(
-        outputs,
-        inputs,
-        weights,
-        retain_graph=True,
-        is_grads_batched=batched,
-        materialize_grads=not batched,
-    )
-    return result

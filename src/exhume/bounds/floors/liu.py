@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exhume.bounds.checks import require_count, require_not_negative, require_probability
-from exhume.bounds.floors.base import Binds, checked_jacobian
-from exhume.errors import InputError
+from exhume.bounds.floors.base import FloorBinds, checked_jacobian
+from exhume.protocol.errors import InputError
 
 _UPPER = (
     "records of norm 1, labels ±1, weights w ~ N(0, I) and a ~ N(0, 1/m²), batch⁴ ≤ dimension, "
@@ -27,7 +27,7 @@ _LOWER = "an activation with bounded first and second derivative, the same data 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class TwoLayerBatch:
     """The two-layer network and the batch: d, m, B and σ of the paper.
 
     ``observation_noise`` is the standard deviation σ of Gaussian noise on the released gradient
@@ -85,10 +85,10 @@ class Strengths:
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Upper and lower rate of one defence, each up to a constant, and where they come from.
+    """Upper and lower rate of one defence, each up to a constant, and their source.
 
-    ``upper`` is None where no rate is known. ``violated`` lists assumptions of the upper rate that
-    do not hold here, with hidden constants taken as 1.
+    ``upper`` is None if no rate is known. ``violated`` lists assumptions of the upper rate that do
+    not hold here, with hidden constants taken as 1.
     """
 
     defence: str
@@ -98,21 +98,21 @@ class Rates:
     lower_source: str
     assumptions: str = f"upper: {_UPPER}; lower: {_LOWER}"
     violated: tuple[str, ...] = ()
-    binds: Binds = Binds.UNBIASED
-    """Whom the lower rate binds."""
+    binds: FloorBinds = FloorBinds.UNBIASED
+    """The attacks that the lower rate binds."""
 
 
-def no_defence(network: Network) -> Rates:
+def no_defence(network: TwoLayerBatch) -> Rates:
     """B √(d/m) and σ √(d/m) (Theorems 3.1 and D.7; Theorem B.6 prints the first without its B).
 
-    >>> rates = no_defence(Network(dimension=64, width=4096, batch=4))
+    >>> rates = no_defence(TwoLayerBatch(dimension=64, width=4096, batch=4))
     >>> rates.upper, rates.lower
     (0.5, 0.125)
     """
     return _rates("none", network, sources=("Thm 3.1", "Thm D.7"))
 
 
-def local_aggregation(network: Network) -> Rates:
+def local_aggregation(network: TwoLayerBatch) -> Rates:
     """Two local steps: the rates of no defence (Propositions C.1, C.2 and E.2).
 
     Assumes learning rates small enough that the weights hardly move between the steps.
@@ -124,7 +124,7 @@ def local_aggregation(network: Network) -> Rates:
     return replace(rates, violated=(*rates.violated, failed))
 
 
-def gradient_noise(network: Network, noise: float) -> Rates:
+def gradient_noise(network: TwoLayerBatch, noise: float) -> Rates:
     """(B + σ₀) √(d/m) and √(σ² + σ₀²) √(d/m) (Proposition C.12, Theorem D.7).
 
     The table writes σ for all the noise on what is observed; a defence that adds σ₀ is part of it.
@@ -134,14 +134,14 @@ def gradient_noise(network: Network, noise: float) -> Rates:
     return _rates("gradient noise", network, noise=noise, sources=sources)
 
 
-def gradient_clipping(network: Network, clip_ratio: float) -> Rates:
+def gradient_clipping(network: TwoLayerBatch, clip_ratio: float) -> Rates:
     """B √(d/m) and σ max{1, ‖G‖/C} √(d/m) (Proposition C.11, Lemma E.1)."""
     require_not_negative("clip_ratio", clip_ratio)
     sources = ("Prop. C.11", "Lemma E.1")
     return _rates("gradient clipping", network, clip_ratio=clip_ratio, sources=sources)
 
 
-def dp_sgd(network: Network, noise: float, clip_ratio: float) -> Rates:
+def dp_sgd(network: TwoLayerBatch, noise: float, clip_ratio: float) -> Rates:
     """(B + σ₀ max{1, ‖G‖/C}) √(d/m) and √(σ² + σ₀²) max{1, ‖G‖/C} √(d/m) (C.13, E.1)."""
     require_not_negative("noise", noise)
     require_not_negative("clip_ratio", clip_ratio)
@@ -149,27 +149,27 @@ def dp_sgd(network: Network, noise: float, clip_ratio: float) -> Rates:
     return _rates("DP-SGD", network, noise=noise, clip_ratio=clip_ratio, sources=sources)
 
 
-def secure_aggregation(network: Network, clients: int) -> Rates:
+def secure_aggregation(network: TwoLayerBatch, clients: int) -> Rates:
     """No defence, with the batches of all clients as one: their records are mixed (section 3.3)."""
     require_count("clients", clients, at_least=1)
     joined = replace(network, batch=network.batch * clients)
     return _rates("secure aggregation", joined, sources=("§3.3", "§3.3"))
 
 
-def dropout(network: Network, drop: float) -> Rates:
+def dropout(network: TwoLayerBatch, drop: float) -> Rates:
     """B √(d/((1-p)m)) and σ √(d/((1-p)m)), p the drop probability (section 3.4, E.1)."""
     kept = 1.0 - Strengths(drop=drop).drop
     return _rates("dropout", network, kept=kept, sources=("§3.4", "§E.1"))
 
 
-def gradient_pruning(network: Network, pruned_share: float) -> Rates:
+def gradient_pruning(network: TwoLayerBatch, pruned_share: float) -> Rates:
     """Unknown, and σ √(d/((1-p̂)m)), p̂ the pruned share of the Jacobian (Lemma E.3)."""
     kept = 1.0 - Strengths(pruned_share=pruned_share).pruned_share
     rates = _rates("gradient pruning", network, kept=kept, sources=("–", "Lemma E.3"))
     return replace(rates, upper=None, violated=(), assumptions=f"lower: {_LOWER}")
 
 
-def all_rates(network: Network, strengths: Strengths) -> tuple[Rates, ...]:
+def all_rates(network: TwoLayerBatch, strengths: Strengths) -> tuple[Rates, ...]:
     """The rates without a defence, then with each of the seven, in the paper's order."""
     return (
         no_defence(network),
@@ -186,8 +186,8 @@ def all_rates(network: Network, strengths: Strengths) -> tuple[Rates, ...]:
 def pruned_share(jacobian: ArrayLike, pruned: Iterable[bool]) -> float:
     """p̂ = ‖rows of J that were pruned‖² / ‖J‖² (Lemma E.3), for ``jacobian`` (outputs, inputs).
 
-    ``pruned`` tells for each output whether it was set to 0. (Proposition 3.4 defines p̂ with the
-    rows that remain, against its own rate.)
+    ``pruned`` says for each output whether it was set to 0. (Proposition 3.4 defines p̂ with the
+    rows that remain, which contradicts its own rate.)
 
     >>> pruned_share([[3.0], [1.0]], [False, True])
     0.1
@@ -195,16 +195,16 @@ def pruned_share(jacobian: ArrayLike, pruned: Iterable[bool]) -> float:
     array = checked_jacobian(jacobian)
     mask = np.asarray(list(pruned), dtype=bool)
     if mask.shape != (len(array),):
-        raise InputError(f"pruned must have one entry an output ({len(array)}), got {mask.shape}")
+        raise InputError(f"pruned must have one entry per output ({len(array)}), got {mask.shape}")
     whole = float((array**2).sum())
     if whole == 0.0:
-        raise InputError("the jacobian is all zeros: no share of it can be told")
+        raise InputError("the jacobian is all zeros: its pruned share is undefined")
     return float((array[mask] ** 2).sum() / whole)
 
 
 def _rates(
     defence: str,
-    network: Network,
+    network: TwoLayerBatch,
     *,
     sources: tuple[str, str],
     noise: float = 0.0,

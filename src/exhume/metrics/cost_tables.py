@@ -1,8 +1,8 @@
-"""Targets against a large pool: quickly where a matrix product will do, exactly where it matters.
+"""Distances of targets to a large pool: a fast matrix product, with exact close decisions.
 
 For the metrics that depend on one Euclidean distance, ‖a − b‖² = ‖a‖² + ‖b‖² − 2⟨a, b⟩ makes the
-whole table a matrix product. It loses digits where a and b are close, so the table comes with a
-bound on its own error, and every decision within that bound is made again by the metric itself.
+whole table a matrix product. It loses digits if a and b are close. So the table has a bound on its
+own error, and the metric itself repeats every decision within this bound.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
-from exhume.metrics.base import IntArray, Metric
-from exhume.metrics.euclidean import EuclideanMetric
+from exhume.metrics.error import EuclideanMetric
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.metric import IntArray, Metric
 
 TABLE_ENTRIES = 1 << 23
 """Entries of one table (64 MB in float64), and of one block of the pool."""
 _OTHER_SLACK = 1e-10
-"""How far a metric's own table may stray from its scores of single pairs, by rounding."""
+"""The rounding difference between a metric's own table and its scores of single pairs."""
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class CostTable:
     """Costs of a run of targets against the whole pool; smaller is closer.
 
     ``costs`` (r, n) are mean squared differences for a EuclideanMetric and else the scores (with
-    the sign turned for a similarity); infinite where a pool record doesn't count for that target.
-    The true cost lies within ``slack`` (r, 1) of each. The first row is target number ``start``.
+    the sign turned for a similarity); infinite if a pool record does not count for that target. The
+    true cost lies within ``slack`` (r, 1) of each. The first row is target number ``start``.
     """
 
     metric: Metric
@@ -71,11 +71,11 @@ class Table:
 
 def tables(
     targets: FloatArray, pool: FloatArray, metric: Metric, *, left_out: IntArray | None = None
-) -> Iterator[Table]:
+) -> Iterator[CostTable]:
     """Compare targets (k, *shape) with a pool (n, *shape), a bounded number of targets at a time.
 
-    ``left_out`` (k,) names for each target the one pool record that doesn't count: itself, where
-    the targets are members of the pool. Both arrays have passed ``metric.checked``.
+    ``left_out`` (k,) names for each target the one pool record that does not count: itself, if the
+    targets are members of the pool. Both arrays have passed ``metric.checked``.
     """
     if targets.shape[1:] != pool.shape[1:]:
         raise InputError(
@@ -91,11 +91,11 @@ def tables(
         costs, slack = _costs(run, pool, metric, centre)
         if left_out is not None:
             costs[np.arange(len(run)), left_out[start : start + rows]] = np.inf
-        yield Table(metric, targets, pool, start, costs, slack)
+        yield CostTable(metric, targets, pool, start, costs, slack)
 
 
 def _centre(pool: FloatArray, metric: Metric) -> FloatArray | None:
-    """Return a point amid the pool: vectors from there are short, and long ones cost digits."""
+    """Return a central point of the pool: differences to it are short, which preserves digits."""
     if not isinstance(metric, EuclideanMetric):
         return None
     centre: FloatArray = metric.embed(pool[: _block_length(pool)]).mean(axis=0)
@@ -129,7 +129,7 @@ def _costs(
 
 
 def _error_bound(size: int) -> float:
-    """Bound the relative error of a sum of ``size`` products, in any order, with room to spare."""
+    """Bound the relative error of a sum of ``size`` products in any order, with a margin."""
     return (2 * size + 64) * float(np.finfo(np.float64).eps)
 
 
