@@ -1,17 +1,28 @@
-"""Shadow models, and the cache that keeps them between runs."""
+"""Shadow models, and the cache that stores them between runs."""
 
-from exhume.shadows.cache import Cache, user_cache
+from exhume.runtime.cache import Cache, user_cache
 from exhume.shadows.order import Order, OrdersShadows, order_for
-from exhume.shadows.shadow_set import ShadowSet, filled, shadows_of, train_ahead
+from exhume.shadows.train_shadows import (
+    Chunk,
+    ShadowSet,
+    chunks_left,
+    filled,
+    keep_chunk,
+    shadows_of,
+    train_chunk,
+)
 
 __all__ = [
     "Cache",
+    "Chunk",
     "Order",
     "OrdersShadows",
     "ShadowSet",
+    "chunks_left",
     "filled",
+    "keep_chunk",
     "order_for",
     "shadows_of",
-    "train_ahead",
+    "train_chunk",
     "user_cache",
 ]

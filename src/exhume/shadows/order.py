@@ -1,4 +1,4 @@
-"""What an adversary orders when it wants shadow models: which training, on what, read how."""
+"""An order of shadow models: the training, its records, and the layout of the releases."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-import exhume
-from exhume.arrays import Array
-from exhume.defences.base import Blurring, Defence
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge
-from exhume.mechanism import Mechanism
 from exhume.models.base import Network
-from exhume.records import Records
-from exhume.release import Answer, Outputs, Release, Weights
-from exhume.shadows.fingerprint import fingerprint
-from exhume.shadows.layout import Layout
-from exhume.shadows.starting import started
-from exhume.training.answers import Answers
+from exhume.models.initialise import GivenInitialisation
+from exhume.protocol.arrays import Array
+from exhume.protocol.attack import SHADOW_TARGETS, Lacking
+from exhume.protocol.defence import Blurring, Defence
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.mechanism import Mechanism, layers
+from exhume.protocol.records import Records
+from exhume.protocol.release import Answer, Outputs, Release, Weights
+from exhume.protocol.version import __version__
+from exhume.runtime.fingerprint import fingerprint
+from exhume.shadows.release_vector import ReleaseVector
+from exhume.training.answers import Answers, trained_model
 from exhume.training.network import Training
+from exhume.training.own_loop import Loop
 
+_TRAINING = "knowledge.training, or release.training"
 FEWEST = 8
-"""With fewer shadow models nothing can be learned and checked."""
+"""Fewer shadow models are not enough to learn and to validate."""
 MOST_BYTES = 1_000_000_000
-"""What the differences of a set may take in memory; more shadow targets are left out."""
+"""The memory limit of a set's differences; further shadow targets are omitted."""
+CHUNK = 64
+"""How many shadow models are trained, kept and shared between processes at a time."""
+_LOOPS = 4
+"""A loop of somebody's own gains nothing from company, and may take minutes."""
 _FORMAT = 1
-"""Raised when the same order would be filled with other numbers, between versions."""
+"""Raised when a new version gives other numbers for the same order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,34 +45,44 @@ class Order:
     """Train ``mechanism`` on ``fixed_set`` with each of ``targets`` added in turn.
 
     The mechanism publishes the kind of release that is attacked; ``layout`` reads it as a vector.
-    ``left_out`` counts shadow targets that were in the fixed set as well. Orders are equal when
-    their content is, whoever makes them.
+    ``left_out`` counts shadow targets that were also in the fixed set. Orders are equal if their
+    content is.
     """
 
     mechanism: Mechanism
     fixed_set: Records
     targets: Records
-    layout: Layout
+    layout: ReleaseVector
     left_out: int = 0
 
     @property
-    def training(self) -> Training:
+    def training(self) -> Training | Loop:
         """The training under any defences and answers."""
         return innermost(self.mechanism)
 
     @property
+    def chunk(self) -> int:
+        """How many shadow models are trained, kept and shared between processes at a time."""
+        return _LOOPS if isinstance(self.training, Loop) else CHUNK
+
+    @property
     def repeatable(self) -> bool:
-        """Whether the adversary can follow the training step by step, up to noise added after."""
+        """Whether the adversary can repeat the training step by step, except later noise."""
         return (
-            self.training.deterministic
+            isinstance(self.training, Training)
+            and self.training.deterministic
             and self.targets.weight is None
             and all(isinstance(one, Blurring | Answers) for one in wrappers(self.mechanism))
         )
 
     @cached_property
     def source(self) -> str:
-        """The fingerprint of training and fixed set, or nothing where it can't be told."""
-        return source_of(self.mechanism, self.fixed_set)
+        """The fingerprint of training and fixed set; empty if there is none."""
+        source = source_of(self.mechanism, self.fixed_set)
+        if not source or not isinstance(self.training, Loop):
+            return source
+        # Nothing but a release says in which order a loop's parameters come.
+        return fingerprint(source, self.layout.blocks)
 
     @cached_property
     def key(self) -> str:
@@ -84,13 +101,13 @@ class OrdersShadows(Protocol):
     """An attack that learns from shadow models, which may be trained before it runs."""
 
     def order(self, release: Release, knowledge: Knowledge) -> Order | str:
-        """Return the order that goes with a release, or the reason why there can be none."""
+        """Return the order for a release, or the reason why there is none."""
 
 
 def order_for(
     release: Release, knowledge: Knowledge, *, layers: tuple[str, ...] | None, most: int
 ) -> Order | str:
-    """Return the order that goes with a release, or the reason why there can be none.
+    """Return the order for a release, or the reason why there is none.
 
     ``layers`` names the parameters to learn from (None: all), ``most`` bounds the shadow models.
     """
@@ -101,10 +118,14 @@ def order_for(
     )
     if not isinstance(release, Weights | Outputs):
         return f"reads weights or a model's answers, not {type(release).__name__}"
-    if mechanism is None or fixed_set is None:
-        return "needs the training and the fixed set, to train shadow models like the released one"
+    if mechanism is None:
+        return Lacking("needs the training, to train models like the released one", _TRAINING)
+    if fixed_set is None:
+        return Lacking(
+            "needs the fixed set, to train models like the released one", "knowledge.fixed_set"
+        )
     if shadows is None:
-        return "needs shadow targets: records like the target, to train shadow models with"
+        return Lacking("needs shadow targets, records like the target", SHADOW_TARGETS)
     found = _matching(mechanism, release, knowledge.initial)
     if isinstance(found, str):
         return found
@@ -121,35 +142,30 @@ def order_for(
 
 
 def source_of(mechanism: Mechanism, fixed_set: Records) -> str:
-    """Return the fingerprint of a mechanism and a fixed set, or nothing where it can't be told."""
+    """Return the fingerprint of a mechanism and a fixed set; empty if there is none."""
     try:
-        maker = (_FORMAT, exhume.__version__)
+        maker = (_FORMAT, __version__)
         return fingerprint(maker, mechanism, fixed_set, _probe(innermost(mechanism)))
     except InputError:
         return ""
 
 
-def innermost(mechanism: Mechanism) -> Training:
+def innermost(mechanism: Mechanism) -> Training | Loop:
     """Return the training of a network under any defences and answers."""
-    while isinstance(mechanism, Defence | Answers):
-        mechanism = mechanism.inner
-    if not isinstance(mechanism, Training):
-        raise InputError(f"{type(mechanism).__name__} does not train a network")
-    return mechanism
+    model = trained_model(mechanism)
+    if not isinstance(model, Training | Loop):
+        raise InputError(f"{type(model).__name__} does not train a network")
+    return model
 
 
 def wrappers(mechanism: Mechanism) -> list[Defence | Answers]:
     """Return the defences and answers around a training, outermost first."""
-    found = []
-    while isinstance(mechanism, Defence | Answers):
-        found.append(mechanism)
-        mechanism = mechanism.inner
-    return found
+    return [one for one in layers(mechanism) if isinstance(one, Defence | Answers)]
 
 
 @lru_cache(maxsize=4)
 def disjoint(shadows: Records, fixed_set: Records) -> tuple[Records, int]:
-    """Return the shadow targets that aren't in the fixed set, and how many were."""
+    """Return the shadow targets that are not in the fixed set, and how many are."""
     known = {row.tobytes() for row in fixed_set.x.astype(np.float32)}
     rows = shadows.x.astype(np.float32)
     own = np.array([row.tobytes() not in known for row in rows], dtype=bool)
@@ -161,18 +177,25 @@ def shapes(network: Network) -> Mapping[str, tuple[int, ...]]:
     """Return the shape of every parameter of a network, built once."""
     import torch
 
-    # Building draws parameters from PyTorch's global stream, which is not ours to move.
+    # Building draws parameters from PyTorch's global stream, whose state must not change.
     with torch.random.fork_rng(devices=[]):
         return network.parameter_shapes()
+
+
+def _started(training: Training | Loop, initial: Mapping[str, Array] | None) -> Training | Loop:
+    """Return the training from the known ``initial`` parameters, if they are known."""
+    if isinstance(training, Loop) or initial is None or training.initial.known:
+        return training
+    return replace(training, initial=GivenInitialisation(parameters=initial))
 
 
 def _matching(
     mechanism: Mechanism, release: Release, initial: Mapping[str, Array] | None
 ) -> Mechanism | str:
-    """Return the mechanism as it publishes releases of this very kind, or why it can't."""
+    """Return the mechanism that publishes releases of this kind, or why there is none."""
     around = wrappers(mechanism)
     try:
-        inner: Mechanism = started(innermost(mechanism), initial)
+        inner: Mechanism = _started(innermost(mechanism), initial)
     except InputError:
         return "needs the training of a network (a model with hidden layers)"
     asked = [one for one in around if isinstance(one, Answers)]
@@ -188,19 +211,30 @@ def _matching(
     return inner
 
 
-def _layout(mechanism: Mechanism, release: Release, layers: tuple[str, ...] | None) -> Layout | str:
-    network = innermost(mechanism).network
+def _layout(
+    mechanism: Mechanism, release: Release, layers: tuple[str, ...] | None
+) -> ReleaseVector | str:
+    model = innermost(mechanism)
     if isinstance(release, Weights):
-        blocks = tuple(shapes(network).items())
-        layout = Layout(blocks, chosen=layers)
+        # What a loop's models consist of is known when one has been trained.
+        own = shapes(model.network) if isinstance(model, Training) else None
+        blocks = ReleaseVector.of(release).blocks if own is None else tuple(own.items())
+        layout = ReleaseVector(blocks, chosen=layers)
     else:
         assert isinstance(release, Outputs)
         if layers is not None:
-            return "answers have no layers to choose from: leave layers out"
-        if tuple(release.queries.shape[1:]) != network.record_shape:
-            return f"queries of shape {release.queries.shape[1:]} are no records of the network"
-        shape = (len(release.queries), network.outputs)
-        layout = Layout((("values", shape),), logarithmic=release.answer is Answer.PROBABILITIES)
+            return "answers have no layers to choose from: omit layers"
+        if isinstance(model, Training):
+            if tuple(release.queries.shape[1:]) != model.network.record_shape:
+                return (
+                    f"queries of shape {release.queries.shape[1:]} are not records of the network"
+                )
+            shape = (len(release.queries), model.network.outputs)
+        else:
+            shape = (len(release.queries), release.values.shape[1])
+        layout = ReleaseVector(
+            (("values", shape),), logarithmic=release.answer is Answer.PROBABILITIES
+        )
     return layout.mismatch(release) or layout
 
 
@@ -209,11 +243,12 @@ def _too_few(targets: Records, left_out: int) -> str | None:
         if _constant(targets):
             return "the shadow targets are all the same record: there is nothing to learn from them"
         return None
-    also = f" ({left_out} more are in the fixed set too, and don't count)" if left_out else ""
-    return f"needs at least {FEWEST} shadow targets, got {len(targets)}{also}"
+    also = f" ({left_out} more are also in the fixed set and do not count)" if left_out else ""
+    reason = f"needs at least {FEWEST} shadow targets, got {len(targets)}{also}"
+    return Lacking(reason, SHADOW_TARGETS)
 
 
-def _unlabelled(training: Training, fixed_set: Records, targets: Records) -> str | None:
+def _unlabelled(training: Training | Loop, fixed_set: Records, targets: Records) -> str | None:
     for records, what in ((fixed_set, "the fixed set"), (targets, "the shadow targets")):
         if records.y is None:
             return f"{what} has no labels to train with"
@@ -237,8 +272,10 @@ def _constant(targets: Records) -> bool:
     return bool((targets.x == targets.x[0]).all())
 
 
-def _probe(training: Training) -> object:
-    """Return what tells networks of the same description apart: shapes, and scores somewhere."""
+def _probe(training: Training | Loop) -> object:
+    """Return what distinguishes networks with one description: shapes, and scores at a point."""
+    if isinstance(training, Loop):
+        return training.code.digest
     sizes = shapes(training.network)
     rng = np.random.default_rng(0)
     at = Weights({n: rng.normal(size=s) / math.sqrt(math.prod(s)) for n, s in sizes.items()})

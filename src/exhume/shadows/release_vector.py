@@ -3,53 +3,57 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.arrays import Array, FloatArray
-from exhume.release import Outputs, Release, Weights
+from exhume.models.base import misfits
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.release import Outputs, Release, Weights
 
 _SMALLEST_PROBABILITY = 1e-6
 Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Layout:
+class ReleaseVector:
     """Named arrays one after the other, each row by row; ``chosen`` names the layers that count.
 
     A layer is named as its parameters are, whole (``1.weight``) or by the part before the last dot
-    (``1``, weight and bias). ``logarithmic`` reads probabilities as their logarithms, less each
-    row's mean: scores up to the constant that softmax loses.
+    (``1``, weight and bias). ``logarithmic`` reads probabilities as their logarithms minus each
+    row's mean: scores up to the constant that softmax removes.
     """
 
     blocks: tuple[tuple[str, tuple[int, ...]], ...]
     chosen: tuple[str, ...] | None = None
     logarithmic: bool = False
 
+    @classmethod
+    def of(cls, release: Release) -> ReleaseVector:
+        """Return the layout of a release; the queries of answers are the adversary's own."""
+        return cls(tuple((name, array.shape) for name, array in _arrays(release).items()))
+
     @property
     def whole(self) -> int:
-        """How many numbers a release has, chosen or not."""
+        """The number of values in a release, chosen or not."""
         return sum(math.prod(shape) for _, shape in self.blocks)
 
     def mismatch(self, release: Release) -> str | None:
-        """Say in what way a release isn't laid out like this, or return None."""
-        found = {name: array.shape for name, array in _arrays(release).items()}
-        for name, shape in self.blocks:
-            if name not in found:
-                return f"there is no parameter {name!r} (shape {shape}) among {list(found)}"
-            if found[name] != shape:
-                return f"{name!r} has shape {found[name]}, the network's has {shape}"
-        extra = [name for name in found if name not in dict(self.blocks)]
-        if extra:
-            return f"the network has no parameter {extra[0]!r}"
+        """Return why a release has another layout, or None; it may have more buffers."""
+        blocks, arrays = dict(self.blocks), _arrays(release)
+        if isinstance(release, Weights):
+            own = blocks.keys() | release.parameters.keys()
+            arrays = {name: array for name, array in arrays.items() if name in own}
+        for reason in misfits(blocks, arrays):
+            return reason
         if self.chosen == ():
-            return "no layer is chosen: name one, or leave layers out"
+            return "no layer is chosen: name one, or omit layers"
         for layer in self.chosen or ():
             if not any(_belongs(name, layer) for name, _ in self.blocks):
                 names = ", ".join(name for name, _ in self.blocks)
-                return f"there is no layer {layer!r}; there are {names}"
+                return f"there is no layer {layer!r}; the layers are {names}"
         return None
 
     def vector(self, release: Release) -> FloatArray:
@@ -62,8 +66,12 @@ class Layout:
         parts = [np.asarray(arrays[name], dtype=np.float64).ravel() for name, _ in self.blocks]
         return np.concatenate(parts)
 
+    def vectors(self, releases: Sequence[Release]) -> FloatArray:
+        """Return releases laid out like this as rows (k, whole)."""
+        return np.array([self.vector(release) for release in releases])
+
     def read(self, values: FloatArray) -> FloatArray:
-        """Return numbers (k, whole) as they are compared: logarithms where they are asked for."""
+        """Return numbers (k, whole) in the form that is compared: logarithms if requested."""
         if not self.logarithmic:
             return values
         (_, shape) = self.blocks[0]
@@ -94,10 +102,4 @@ def _belongs(name: str, layer: str) -> bool:
 
 
 def _arrays(release: Release) -> dict[str, Array]:
-    match release:
-        case Weights(parameters):
-            return dict(parameters)
-        case Outputs():
-            return {"values": release.values}
-        case _:
-            return {}
+    return {"values": release.values} if isinstance(release, Outputs) else dict(release.arrays())
