@@ -1,4 +1,4 @@
-"""From a reading to ranked candidates: which equations to solve, and which answer to believe."""
+"""From a reading to ranked candidates: the equations, and the order of solutions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
-from exhume.attacks.base import nothing
-from exhume.attacks.glm import equations, posterior
-from exhume.attacks.glm.checks import contradiction
-from exhume.attacks.glm.displaced import Hypothesis, descend, displaced, explain
-from exhume.attacks.glm.labels import (
+from exhume.attacks.linear import closed_forms, gradient_noise
+from exhume.attacks.linear.checks import contradiction
+from exhume.attacks.linear.labels import (
     class_response,
     frequency,
     known_response,
@@ -19,20 +16,23 @@ from exhume.attacks.glm.labels import (
     responses,
     snapped,
 )
-from exhume.attacks.glm.reading import Reading, label_of
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Status
+from exhume.attacks.linear.parameter_noise import Hypothesis, descend, displaced, explain
+from exhume.attacks.linear.read_release import Reading, label_of
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.attack import nothing
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction, Status
 from exhume.training.families import Family
 
 _KEEP = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class LinearCandidate:
     """A possible target in the model's own units.
 
-    ``x`` (d,), response (outputs,), the deviation of each entry of x, the cost (negative log of how
-    much speaks for it), and how it was found.
+    ``x`` (d,), the ``response`` (outputs,), the ``deviation`` of each entry of x, the ``cost``
+    (negative log of the evidence), and ``how`` it was found.
     """
 
     x: FloatArray
@@ -43,7 +43,7 @@ class Candidate:
 
     @property
     def error(self) -> float:
-        """The root mean square of the deviations; a hopeless one may overflow to infinity."""
+        """The root mean square of the deviations; it may overflow to infinity."""
         with np.errstate(over="ignore"):
             return float(np.sqrt(np.mean(self.deviation**2)))
 
@@ -60,13 +60,13 @@ def answer(reading: Reading, knowledge: Knowledge) -> Reconstruction:
     if leaked is not None and (not found or leaked.error < found[0].error):
         found = [leaked]
     if not found:
-        message = "the target's own gradient vanishes in the noise: the model fits it perfectly"
+        message = "the target's own gradient is below the noise: the model fits it perfectly"
         return nothing(knowledge, Status.NO_INFORMATION, message)
     return _report(reading, knowledge, _averaged(reading, found[:_KEEP]))
 
 
-def _averaged(reading: Reading, found: list[Candidate]) -> list[Candidate]:
-    """Put the posterior mean first where no mode is sure: it has the smallest expected error."""
+def _averaged(reading: Reading, found: list[LinearCandidate]) -> list[LinearCandidate]:
+    """Put the posterior mean first if no mode is certain: its expected error is the smallest."""
     spread = np.sqrt(reading.prior.variance) if len(found) > 1 else 0.0
     if found[0].how != "posterior" or found[0].error <= 0.1 * spread or len(found) == 1:
         return found
@@ -79,29 +79,29 @@ def _averaged(reading: Reading, found: list[Candidate]) -> list[Candidate]:
     return [first, *found][:_KEEP]
 
 
-def _shares(found: list[Candidate]) -> FloatArray:
+def _shares(found: list[LinearCandidate]) -> FloatArray:
     costs = np.array([c.cost for c in found])
     share = np.exp(costs.min() - costs)
     return np.asarray(share / share.sum())
 
 
-def _from_scaler(reading: Reading, knowledge: Knowledge) -> Candidate | None:
-    from exhume.attacks.scaler import miscounted, read_moments
+def _from_scaler(reading: Reading, knowledge: Knowledge) -> LinearCandidate | None:
+    from exhume.attacks.linear.scaler import miscounted
 
     assert knowledge.fixed_set is not None
-    if not reading.scaler or miscounted(reading.scaler, knowledge) is not None:
+    if not reading.scaler or miscounted(reading.scaler, knowledge.fixed_set) is not None:
         return None
     blur = float(np.median(reading.theta_deviation)) if reading.noisy_parameters else 0.0
-    leak = read_moments(reading.scaler, knowledge.fixed_set, blur=blur)
+    leak = reading.pool.moments().leak(reading.scaler, blur=blur)
     scale = reading.scaler["scaler.scale"]
     x, deviation = (leak.x - reading.scaler["scaler.mean"]) / scale, leak.deviation / scale
     row = np.concatenate([[1.0], x]) if reading.model.intercept else x
     c = reading.gradient.T @ row / max(float(row @ row), 1e-300)
     response = reading.model.family.mean(row @ reading.theta) + c / knowledge.target_weight
-    return Candidate(x, snapped(reading, response), deviation, 0.0, "scaler's mean")
+    return LinearCandidate(x, snapped(reading, response), deviation, 0.0, "scaler's mean")
 
 
-def _from_gradient(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
+def _from_gradient(reading: Reading, knowledge: Knowledge) -> list[LinearCandidate]:
     visible = float(np.linalg.norm(reading.gradient)) > 10.0 * reading.coordinate_deviation
     blurred = reading.noisy_parameters or knowledge.known_attributes is not None
     if not visible and not blurred:
@@ -114,11 +114,11 @@ def _from_gradient(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
     return closed
 
 
-def _closed_forms(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
+def _closed_forms(reading: Reading, knowledge: Knowledge) -> list[LinearCandidate]:
     if reading.model.intercept:
         if not reading.gradient[0].any():
             return []
-        solution = equations.with_intercept(reading.gradient)
+        solution = closed_forms.with_intercept(reading.gradient)
         return [_with_intercept(reading, knowledge, solution)]
     if reading.model.family is Family.MULTINOMIAL:
         return _directions(reading, knowledge)
@@ -127,7 +127,7 @@ def _closed_forms(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
     return [
         _candidate(reading, knowledge, solution, response)
         for response in responses(reading, knowledge)
-        for solution in equations.without_intercept(
+        for solution in closed_forms.without_intercept(
             reading.model.family,
             reading.theta,
             reading.gradient,
@@ -138,8 +138,8 @@ def _closed_forms(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
 
 
 def _with_intercept(
-    reading: Reading, knowledge: Knowledge, solution: equations.Solution
-) -> Candidate:
+    reading: Reading, knowledge: Knowledge, solution: closed_forms.ClosedForm
+) -> LinearCandidate:
     """Recover the label, snap it to a class, and refine x with the label known."""
     family = reading.model.family
     known = known_response(reading, knowledge)
@@ -148,19 +148,22 @@ def _with_intercept(
         response = family.mean(score) + solution.c / knowledge.target_weight
         deviation = np.sqrt(1.0 + solution.x**2) * reading.coordinate_deviation
         deviation = deviation / np.linalg.norm(solution.c)
-        return Candidate(solution.x, response, deviation, 0.0, "closed form")
+        return LinearCandidate(solution.x, response, deviation, 0.0, "closed form")
     response = known if known is not None else class_response(reading, solution.c)
     if family is not Family.MULTINOMIAL:
         weight = label_weight(reading, knowledge, response)
-        solution = equations.refined_residual(
+        solution = closed_forms.refined_residual(
             family, reading.theta, reading.gradient, float(response[0]), weight
         )
     return _candidate(reading, knowledge, solution, response)
 
 
 def _candidate(
-    reading: Reading, knowledge: Knowledge, solution: equations.Solution, response: FloatArray
-) -> Candidate:
+    reading: Reading,
+    knowledge: Knowledge,
+    solution: closed_forms.ClosedForm,
+    response: FloatArray,
+) -> LinearCandidate:
     """A solution, its deviation by error propagation, its cost by the fixed set's spread."""
     size = max(float(np.linalg.norm(solution.c)), 1e-300)
     deviation = np.full(len(solution.x), reading.coordinate_deviation / size)
@@ -169,15 +172,18 @@ def _candidate(
         cost = _implausibility(reading, knowledge, solution, response)
         cost += _out_of_range(reading, knowledge, solution.x)
         cost += _at_odds(reading, knowledge, solution.x)
-    return Candidate(solution.x, response, deviation, cost, "closed form")
+    return LinearCandidate(solution.x, response, deviation, cost, "closed form")
 
 
 def _implausibility(
-    reading: Reading, knowledge: Knowledge, solution: equations.Solution, response: FloatArray
+    reading: Reading,
+    knowledge: Knowledge,
+    solution: closed_forms.ClosedForm,
+    response: FloatArray,
 ) -> float:
     """Minus the log of a root's share: the prior's density there over the Jacobian's determinant.
 
-    The map x → x·c(x) of one output has determinant c^(d−1)·(c − w·μ′·⟨x,θ⟩).
+    For one output, the map x → x·c(x) has the determinant c^(d−1)·(c − w·μ′·⟨x,θ⟩).
     """
     prior = reading.prior_of(response)
     away = solution.x - prior.mean
@@ -190,11 +196,11 @@ def _implausibility(
     return cost + (len(away) - 1) * float(np.log(abs(c))) + float(np.log(max(abs(bend), 1e-300)))
 
 
-def _directions(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
-    """Several outputs and no intercept: only the right label explains the gradient's length."""
+def _directions(reading: Reading, knowledge: Knowledge) -> list[LinearCandidate]:
+    """Several outputs, no intercept: only the right label explains the gradient's length."""
     tries = []
     for response in responses(reading, knowledge):
-        solution, misfit = equations.without_intercept_multinomial(
+        solution, misfit = closed_forms.without_intercept_multinomial(
             reading.theta, reading.gradient, response, label_weight(reading, knowledge, response)
         )
         tries.append((misfit, _candidate(reading, knowledge, solution, response)))
@@ -202,8 +208,8 @@ def _directions(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
     return [c for misfit, c in tries if misfit <= max(10.0 * best, 1e-9)]
 
 
-def _scaled_to_attributes(reading: Reading, knowledge: Knowledge) -> list[Candidate]:
-    """No intercept, no label, but attributes: they fix the length, and that gives the label."""
+def _scaled_to_attributes(reading: Reading, knowledge: Knowledge) -> list[LinearCandidate]:
+    """No intercept and no label, but attributes: they determine the length, hence the label."""
     known = knowledge.known_attributes
     if known is None:
         return []
@@ -216,13 +222,13 @@ def _scaled_to_attributes(reading: Reading, knowledge: Knowledge) -> list[Candid
         return []
     c = np.array([1.0 / length])
     response = reading.model.family.mean(x @ reading.theta) + c / knowledge.target_weight
-    return [_candidate(reading, knowledge, equations.Solution(x, c), response)]
+    return [_candidate(reading, knowledge, closed_forms.ClosedForm(x, c), response)]
 
 
 def _most_probable(
-    reading: Reading, knowledge: Knowledge, closed: list[Candidate]
-) -> list[Candidate]:
-    """Maximise the posterior from the closed form and from the prior's mean, label by label."""
+    reading: Reading, knowledge: Knowledge, closed: list[LinearCandidate]
+) -> list[LinearCandidate]:
+    """For each label, maximise the posterior from the closed form and from the prior's mean."""
     fixed = np.zeros(len(reading.prior.mean), dtype=bool)
     values = reading.prior.mean.copy()
     if knowledge.known_attributes is not None:
@@ -235,7 +241,7 @@ def _most_probable(
     precision, found = reading.precision(), []
     for response in responses(reading, knowledge):
         prior = reading.prior_of(response)
-        noisy = posterior.Noisy(
+        noisy = gradient_noise.Noisy(
             reading.model.family,
             reading.theta,
             reading.gradient,
@@ -252,10 +258,12 @@ def _most_probable(
             if free_response or np.array_equal(c.response, response)
         ]
         for start, guess in starts:
-            fit = posterior.fit(noisy, start, guess, free_response=free_response)
+            fit = gradient_noise.fit(noisy, start, guess, free_response=free_response)
             cost = fit.cost - np.log(frequency(reading, response))
             cost += _out_of_range(reading, knowledge, fit.x)
-            found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
+            found.append(
+                LinearCandidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior")
+            )
     return _distinct(found)
 
 
@@ -264,13 +272,13 @@ def _displacements(
     knowledge: Knowledge,
     fixed: Array,
     values: FloatArray,
-    closed: list[Candidate],
-) -> list[Candidate]:
-    """One output and noisy parameters: explain where the target has moved them, label by label."""
+    closed: list[LinearCandidate],
+) -> list[LinearCandidate]:
+    """One output and noisy parameters: for each label, explain how the target moved them."""
     shared = displaced(reading)
     if shared is None:
         return closed
-    # Without intercept two lengths may explain the release: where both are sharp, both are kept.
+    # Without an intercept, two lengths may explain the release. If both are sharp, keep both.
     sharp = all(c.error <= 0.1 * np.sqrt(reading.prior.variance) for c in closed)
     apart = sharp and not reading.model.intercept
     free_response = not reading.model.family.classifies and knowledge.labels is None
@@ -295,13 +303,15 @@ def _displacements(
         for fit in fits or [explain(shared, hypothesis, guesses)]:
             cost = fit.cost - np.log(frequency(reading, response))
             cost += _out_of_range(reading, knowledge, fit.x)
-            found.append(Candidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior"))
+            found.append(
+                LinearCandidate(fit.x, fit.response, np.sqrt(fit.variance), cost, "posterior")
+            )
     return _distinct(found)
 
 
-def _distinct(found: list[Candidate]) -> list[Candidate]:
-    """Keep one of candidates that are the same point reached from different starts."""
-    kept: list[Candidate] = []
+def _distinct(found: list[LinearCandidate]) -> list[LinearCandidate]:
+    """If several starts reached the same point, keep one of these candidates."""
+    kept: list[LinearCandidate] = []
     for candidate in sorted(found, key=lambda c: c.cost):
         apart = [np.linalg.norm(candidate.x - other.x) for other in kept]
         tolerance = 1e-3 * (
@@ -313,7 +323,7 @@ def _distinct(found: list[Candidate]) -> list[Candidate]:
 
 
 def _bounded(reading: Reading, x: FloatArray) -> FloatArray:
-    """A start far outside the fixed set's own range helps nobody."""
+    """A start far outside the fixed set's own range does not help."""
     rows = reading.problem.design[:, int(reading.model.intercept) :]
     return np.clip(x, rows.min(axis=0), rows.max(axis=0))
 
@@ -337,22 +347,22 @@ def _at_odds(reading: Reading, knowledge: Knowledge, x: FloatArray) -> float:
 
 
 def to_record_units(reading: Reading, x: FloatArray) -> FloatArray:
-    """Undo the scaler, where there is one."""
+    """Undo the scaler, if there is one."""
     if not reading.scaler:
         return x
     return np.asarray(x * reading.scaler["scaler.scale"] + reading.scaler["scaler.mean"])
 
 
 def to_model_units(reading: Reading, x: FloatArray) -> FloatArray:
-    """Apply the scaler, where there is one."""
+    """Apply the scaler, if there is one."""
     if not reading.scaler:
         return x
     return np.asarray((x - reading.scaler["scaler.mean"]) / reading.scaler["scaler.scale"])
 
 
-def _report(reading: Reading, knowledge: Knowledge, found: list[Candidate]) -> Reconstruction:
+def _report(reading: Reading, knowledge: Knowledge, found: list[LinearCandidate]) -> Reconstruction:
     scale = reading.scaler["scaler.scale"] if reading.scaler else 1.0
-    # An estimate too large for a number is infinite, and says enough.
+    # If an estimate overflows, it is infinite.
     with np.errstate(over="ignore"):
         errors = np.array([np.sqrt(np.mean((c.deviation * scale) ** 2)) for c in found])
     spread = float(np.sqrt(np.mean(scale**2 * np.ones(len(found[0].x)) * reading.prior.variance)))

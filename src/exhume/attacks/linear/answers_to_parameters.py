@@ -1,4 +1,4 @@
-"""From answers to parameters: a linear model that only answers is solved for first."""
+"""From answers to parameters: if a linear model only answers, solve for its parameters first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logit
 
-from exhume.arrays import FloatArray
-from exhume.release import Answer, Outputs
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.release import Answer, Outputs
 from exhume.training.families import Family
 from exhume.training.glm import GLM
 
@@ -17,7 +17,7 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, eq=False)
 class Extracted:
-    """Parameters (columns, outputs) solved from answers, and the deviation of each."""
+    """Parameters (columns, outputs) solved from answers, and the deviation of each parameter."""
 
     theta: FloatArray
     deviation: FloatArray
@@ -28,11 +28,9 @@ def cannot_extract(release: Outputs, training: GLM) -> str | None:
     design = training.design(release.queries, {})
     columns, outputs = design.shape[1], training.outputs
     if len(design) < columns:
-        return f"{len(design)} answers don't determine {columns} parameters a score: {columns} do"
+        return f"{len(design)} answers do not determine the {columns} parameters per score"
     if np.linalg.matrix_rank(design) < columns:
-        return (
-            f"the queries span fewer than {columns} dimensions: ask at points in general position"
-        )
+        return f"the queries span fewer than {columns} dimensions: use queries in general position"
     probabilities = release.answer is Answer.PROBABILITIES
     if probabilities and not training.family.classifies:
         return f"a {training.family.value} model does not answer with probabilities"
@@ -40,28 +38,30 @@ def cannot_extract(release: Outputs, training: GLM) -> str | None:
         return "a classifier answers with scores or probabilities, not means"
     expected = {outputs, 2} if training.family is Family.LOGISTIC and probabilities else {outputs}
     if release.values.shape[1] not in expected:
-        return f"{release.values.shape[1]} values an answer, but the model has {outputs} outputs"
+        return f"{release.values.shape[1]} values per answer, but the model has {outputs} outputs"
     if training.standardise and training.penalty.strength > 0:
         return (
-            "the scaler's statistics are not in the answers, and the penalty can't be placed "
+            "the scaler's statistics are not in the answers, and the penalty is not defined "
             "without them"
         )
     if training.standardise and not training.intercept:
         return (
             "the scaler's mean shifts every answer, and without an intercept in the model that "
-            "shift can't be told from its parameters"
+            "shift is not distinguishable from its parameters"
         )
     if probabilities and not ((release.values > 0) & (release.values < 1)).all():
-        return "an answer is exactly 0 or 1: its score can't be told; ask nearer the boundary"
+        return (
+            "an answer is exactly 0 or 1: its score is unknown; use queries nearer to the boundary"
+        )
     return None
 
 
 def extract(release: Outputs, training: GLM, *, deviation: float = 0.0) -> Extracted:
     """Solve for the parameters by least squares over all answers.
 
-    ``deviation`` is what a defence is known to have added to each answer. The parameters' own
-    deviation comes from the misfit where there are more answers than parameters, and from the
-    precision of the answers otherwise.
+    ``deviation`` is the known noise that a defence added to each answer. With more answers than
+    parameters, the misfit gives the parameters' own deviation. Otherwise the precision of the
+    answers gives it.
     """
     design = training.design(release.queries, {})
     scores, precision = _scores(release, training, deviation)
@@ -77,7 +77,7 @@ def extract(release: Outputs, training: GLM, *, deviation: float = 0.0) -> Extra
 
 
 def _scores(release: Outputs, training: GLM, deviation: float) -> tuple[FloatArray, FloatArray]:
-    """Scores (queries, outputs) and the deviation that the answers' own precision leaves."""
+    """Scores (queries, outputs), and their deviation due to the precision of the answers."""
     values = np.asarray(release.values, dtype=np.float64)
     kind = release.values.dtype if release.values.dtype.kind == "f" else np.dtype(np.float64)
     unit = np.finfo(kind).eps / np.sqrt(12.0)
@@ -90,5 +90,5 @@ def _scores(release: Outputs, training: GLM, deviation: float) -> tuple[FloatArr
         p, error = values[:, -1:], error[:, -1:]
         return np.asarray(logit(p)), error / (p * (1.0 - p))
     logs = np.log(values)
-    # Only differences between classes count: the mean over classes is a gauge.
+    # Only differences between classes matter: the mean over the classes is arbitrary.
     return logs - logs.mean(axis=1, keepdims=True), error / values

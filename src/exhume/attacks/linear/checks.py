@@ -1,19 +1,19 @@
-"""Whether the release contradicts what was assumed of the training."""
+"""Whether the release contradicts the assumptions about the training."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from exhume.attacks.glm import equations
-from exhume.attacks.glm.reading import Reading
-from exhume.knowledge import Knowledge
+from exhume.attacks.linear import closed_forms
+from exhume.attacks.linear.read_release import Reading
+from exhume.protocol.knowledge import Knowledge
 from exhume.training.families import Family
 
 _MARGIN = 30.0
 
 
 def contradiction(reading: Reading, knowledge: Knowledge) -> str | None:
-    """Return what doesn't fit beyond any noise that is known of, or None."""
+    """Return a contradiction that no known noise explains, or None."""
     if reading.model.intercept:
         size = float(np.linalg.norm(reading.gradient[0]))
         if size > _MARGIN * reading.coordinate_deviation:
@@ -22,8 +22,8 @@ def contradiction(reading: Reading, knowledge: Knowledge) -> str | None:
 
 
 def _label(reading: Reading, knowledge: Knowledge) -> str | None:
-    """A recovered response that is no class, or a gradient of rank two, betrays a wrong premise."""
-    solution = equations.with_intercept(reading.gradient)
+    """Return a message if the response is no class or the gradient has rank two, else None."""
+    solution = closed_forms.with_intercept(reading.gradient)
     noise = reading.coordinate_deviation
     if reading.model.family is Family.MULTINOMIAL:
         row = np.concatenate([[1.0], solution.x])
@@ -31,7 +31,7 @@ def _label(reading: Reading, knowledge: Knowledge) -> str | None:
         misfit = float(np.sqrt(np.mean(left**2)))
         allowed = _MARGIN * noise + 1e-7 * float(np.sqrt(np.mean(reading.gradient**2)))
         if misfit > allowed:
-            return _premise(f"one record can't explain the gradient (misfit {misfit:.1e})")
+            return _premise(f"one record cannot explain the gradient (misfit {misfit:.1e})")
         return None
     if reading.model.family is not Family.LOGISTIC or reading.model.class_weights is not None:
         return None
@@ -46,12 +46,12 @@ def _label(reading: Reading, knowledge: Knowledge) -> str | None:
 
 
 def _attributes(reading: Reading, knowledge: Knowledge) -> str | None:
-    """Attributes taken as given must agree with what the gradient alone says."""
+    """Return a message if the given attributes contradict those from the gradient alone."""
     known = knowledge.known_attributes
     if known is None or reading.noisy_parameters:
         return None
     mask = known.mask.reshape(-1)
-    solution = equations.with_intercept(reading.gradient)
+    solution = closed_forms.with_intercept(reading.gradient)
     x = solution.x
     if reading.scaler:
         x = x * reading.scaler["scaler.scale"] + reading.scaler["scaler.mean"]

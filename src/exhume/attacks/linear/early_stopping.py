@@ -1,7 +1,8 @@
-"""When the solver stopped early: train again with the candidate, and take off what the solver left.
+"""If the solver stopped early: train again with the candidate, and subtract the remaining gradient.
 
-A deterministic solver leaves a gradient r(x) that the adversary can compute for any candidate x. At
-the truth, g = x̃ cᵀ + r(x): so solve with the last candidate's r, and repeat until x stays.
+A deterministic solver leaves a gradient r(x). The adversary can compute it for any candidate x. At
+the true record, g = x̃ cᵀ + r(x). So the attack solves with the last candidate's r, and repeats
+this until x no longer changes.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.attacks.glm.reading import Reading, Shared
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Status
-from exhume.records import Records
+from exhume.attacks.linear.read_release import Reading, Shared
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.records import Records
 
 RANDOM_SOLVERS = ("sag", "saga")
 Answering = Callable[[Reading, Knowledge], Reconstruction]
@@ -24,14 +25,14 @@ Answering = Callable[[Reading, Knowledge], Reconstruction]
 
 @dataclass(frozen=True, eq=False)
 class _Rehearsal:
-    """A training run with a candidate in it: how far off its parameters are, and what it left."""
+    """A training with a candidate: the distance of its parameters, and the remaining gradient."""
 
     mismatch: float
     left: FloatArray
 
 
 def can_rehearse(reading: Reading) -> bool:
-    """Tell whether the solver is unfinished, deterministic, and its parameters not blurred."""
+    """Whether the solver is unfinished and deterministic, and its parameters without noise."""
     solver = reading.model.solver.name
     exact = solver in ("exact", "lstsq", "cholesky", "svd")
     return not exact and solver not in RANDOM_SOLVERS and not reading.noisy_parameters
@@ -46,14 +47,14 @@ def rehearsed(
     *,
     rounds: int,
 ) -> Reconstruction:
-    """Return the answer whose rehearsal comes closest to the released parameters."""
+    """Return the answer whose repeated training ends closest to the released parameters."""
     best, best_mismatch = first, np.inf
     for start in _starts(reading, knowledge, shared, first):
         before = _rehearse(reading, shared, start)
         if before is None:
             continue
         found, mismatch = _descend(reading, knowledge, shared, start, answer, rounds)
-        # Only a rehearsal that lands far closer than the start's certifies anything.
+        # A repeated training proves something only if it ends far closer than that of the start.
         if found is not None and mismatch < min(best_mismatch, 1e-2 * before.mismatch):
             best, best_mismatch = found, mismatch
         if best_mismatch < 1e-9:
@@ -85,7 +86,7 @@ def _descend(
             break
         change = rehearsal.left if left is None else rehearsal.left - left
         deviation = float(np.sqrt(np.mean(change**2)))
-        # The first step is taken on trust: whether it led anywhere shows in the next rehearsal.
+        # The first step is always taken: only the next repeated training shows whether it helped.
         trust = 0.3 if left is None else 1.0
         corrected = _corrected(reading, rehearsal.left, trust * deviation)
         found = answer(corrected, knowledge)
@@ -100,7 +101,7 @@ def _descend(
 
 
 def _corrected(reading: Reading, left: FloatArray, deviation: float) -> Reading:
-    """The reading with what the solver left taken off; it counts as finished from here on."""
+    """The reading without the solver's remaining gradient; from here on it counts as finished."""
     finished = replace(reading.model, solver=replace(reading.model.solver, name="exact"))
     return replace(
         reading,
@@ -111,7 +112,7 @@ def _corrected(reading: Reading, left: FloatArray, deviation: float) -> Reading:
 
 
 def _rehearse(reading: Reading, shared: Shared, candidate: Records) -> _Rehearsal | None:
-    # A record a million times larger than all others keeps a solver busy for its whole budget.
+    # With a record a million times larger than the others, a solver uses its whole budget.
     if float(np.abs(candidate.x).max()) > 1e6 * float(np.abs(shared.fixed_set.x).max()):
         return None
     if shared.fixed_set.weight is not None or shared.extra_weight != 1.0:
@@ -120,7 +121,7 @@ def _rehearse(reading: Reading, shared: Shared, candidate: Records) -> _Rehearsa
         data = shared.fixed_set.with_record(candidate)
         weights = reading.model.publish(data, rng=np.random.default_rng(0))
     except (InputError, ValueError):
-        # A candidate that the solver can't digest is simply a bad candidate.
+        # If the solver fails on a candidate, the candidate is simply bad.
         return None
     theta = reading.model.theta(weights.parameters)
     scaler = {n: a for n, a in weights.parameters.items() if n.startswith("scaler.")}
@@ -132,7 +133,7 @@ def _rehearse(reading: Reading, shared: Shared, candidate: Records) -> _Rehearsa
 def _starts(
     reading: Reading, knowledge: Knowledge, shared: Shared, first: Reconstruction
 ) -> list[Records]:
-    """Start from the first answer; where there is none to trust, from each class's mean."""
+    """Start from the first answer, or from each class's mean if there is no reliable answer."""
     starts = []
     if len(first) and first.labels is not None:
         starts.append(Records(first.samples[:1], first.labels[:1]))

@@ -1,17 +1,17 @@
-"""Labels of a target as an attack handles them: which to try, how common, how heavy."""
+"""Labels of a target in an attack: which to try, their frequency, and their weight."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.attacks.glm.reading import Reading
-from exhume.knowledge import Knowledge
+from exhume.attacks.linear.read_release import Reading
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.knowledge import Knowledge
 from exhume.training.families import Family
 
 
 def responses(reading: Reading, knowledge: Knowledge) -> list[FloatArray]:
-    """The responses to try: the one known, every class, or the mean as a start."""
+    """The responses to try: the known one, or every class, or the mean as a start."""
     known = known_response(reading, knowledge)
     if known is not None:
         return [known]
@@ -32,14 +32,14 @@ def known_response(reading: Reading, knowledge: Knowledge) -> FloatArray | None:
 
 
 def class_response(reading: Reading, c: FloatArray) -> FloatArray:
-    """The class that a residual belongs to: only the true class's entry is positive."""
+    """The class of a residual: only the true class's entry is positive."""
     if reading.model.family is Family.LOGISTIC:
         return np.array([float(c[0] > 0)])
     return np.asarray(np.eye(len(c))[int(np.argmax(c))])
 
 
 def snapped(reading: Reading, response: FloatArray) -> FloatArray:
-    """The nearest response that a class has; a regression's is left as it is."""
+    """The nearest response of a class; the response of a regression is returned unchanged."""
     if reading.model.family is Family.LOGISTIC:
         return np.array([float(response[0] > 0.5)])
     if reading.model.family is Family.MULTINOMIAL:
@@ -58,8 +58,8 @@ def label_weight(reading: Reading, knowledge: Knowledge, response: FloatArray) -
 
 
 def frequency(reading: Reading, response: FloatArray) -> float:
-    """How common the response's class is in the fixed set (1 where there are no classes)."""
+    """The frequency of the response's class in the fixed set (1 if there are no classes)."""
     if not reading.model.family.classifies:
         return 1.0
-    same = np.all(reading.problem.responses == response, axis=1)
+    same = np.all(reading.pool.responses == response, axis=1)
     return float((same.sum() + 1.0) / (len(same) + 1.0))

@@ -1,7 +1,7 @@
 """The best explanation of a noisy gradient: Levenberg–Marquardt on a Gaussian posterior.
 
-Used where the closed form is not the last word: noise on the released parameters, several outputs,
-or attributes of the target that are known.
+It is used if the closed form is not optimal: with noise on the released parameters, with several
+outputs, or with known attributes of the target.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from exhume.arrays import Array, FloatArray
+from exhume.attacks.linear.levenberg_marquardt import Attempt, Unknowns, levenberg_marquardt
+from exhume.protocol.arrays import Array, FloatArray
 from exhume.training.families import Family
 
-_NEGLIGIBLE_GAIN = 1e-10
-
 _NEGLIGIBLE = 1e-2
-"""Of the negative log posterior: as much as a move by a seventh of a deviation costs."""
+"""Of the negative log posterior: the cost of a move by a seventh of a deviation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +37,11 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Noisy:
-    """A gradient seen through Gaussian noise, and what is known of the target.
+    """A gradient with Gaussian noise, and what is known of the target.
 
-    ``gradient`` (p, outputs) = x̃ cᵀ + noise, whose ``precision`` (the inverse covariance) runs over
-    (column, output) pairs: (p, outputs, p, outputs). ``fixed`` (d,) marks known features.
+    ``gradient`` (p, outputs) is x̃ cᵀ + noise. ``precision`` (p, outputs, p, outputs) is the
+    inverse covariance of the noise, over (column, output) pairs. ``fixed`` (d,) marks known
+    features.
     """
 
     family: Family
@@ -59,8 +58,8 @@ class Noisy:
 class Fit:
     """A stationary point of the posterior.
 
-    ``cost`` is the negative log evidence by Laplace's method, up to a constant and the label's own
-    prior; ``variance`` (d,) the posterior variance of each feature.
+    ``cost`` is the negative log evidence by Laplace's method, without a constant and the label's
+    own prior. ``variance`` (d,) is the posterior variance of each feature.
     """
 
     x: FloatArray
@@ -72,39 +71,29 @@ class Fit:
 
 def fit(noisy: Noisy, start: FloatArray, response: FloatArray, *, free_response: bool) -> Fit:
     """Find the most probable target near ``start`` with ``response`` (outputs,) given or free."""
-    x, y, damping, converged = start.copy(), response.copy(), 1e-3, False
-    free = np.flatnonzero(~noisy.fixed)
-    cost = _cost(noisy, x, y, free_response)
-    hessian, slope = _normal_equations(noisy, x, y, free, free_response)
-    for _ in range(100):
-        step = _damped_solve(hessian, damping, slope)
-        new_x, new_y = x.copy(), y.copy()
-        new_x[free] -= step[: len(free)]
-        if free_response:
-            new_y -= step[len(free) :]
-        new_cost = _cost(noisy, new_x, new_y, free_response)
-        if not new_cost <= cost:
-            # A step that promised next to nothing and failed: rounding errors are all that is left.
-            if damping > 1e12 or float(step @ slope) <= _NEGLIGIBLE:
-                converged = True
-                break
-            damping *= 10.0
-            continue
-        gain = cost - new_cost
-        x, y, cost = new_x, new_y, new_cost
-        if gain <= max(1e-4 * _NEGLIGIBLE, 1e-15 * cost) and damping <= 1.0:
-            converged = True
-            break
-        damping = max(damping * 0.1, 1e-16)
-        hessian, slope = _normal_equations(noisy, x, y, free, free_response)
-    hessian, _ = _normal_equations(noisy, x, y, free, free_response)
-    factor = sturdy_factor(hessian)
+    unknowns = Unknowns(start, response, np.flatnonzero(~noisy.fixed), free_response)
+    found = levenberg_marquardt(
+        lambda at: _cost(noisy, *unknowns.target(at), free_response),
+        lambda at: _normal_equations(noisy, *unknowns.target(at), unknowns.free, free_response),
+        unknowns.start,
+        damping=1e-3,
+        steps=100,
+        settled=_settled,
+    )
+    x, y = unknowns.target(found.unknowns)
     variance = np.zeros(len(x))
-    variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
-    volume = float(np.sum(np.log(np.diag(factor[0]))))
-    volume -= noisy.prior.log_volume
-    evidence = _cost(noisy, x, y, free_response) + volume
-    return Fit(x, y, evidence, variance, converged)
+    variance[unknowns.free] = found.variance[: len(unknowns.free)]
+    evidence = found.cost + found.volume - noisy.prior.log_volume
+    return Fit(x, y, evidence, variance, found.converged)
+
+
+def _settled(attempt: Attempt) -> bool:
+    """Return whether another step would change nothing relevant."""
+    if attempt.taken:
+        least = max(1e-4 * _NEGLIGIBLE, 1e-15 * attempt.cost)
+        return attempt.gained <= least and attempt.damping <= 1.0
+    # The step promised almost no gain and failed: only rounding errors remain.
+    return attempt.damping > 1e12 or 2.0 * attempt.promised <= _NEGLIGIBLE
 
 
 def _row(noisy: Noisy, x: FloatArray) -> FloatArray:
@@ -142,10 +131,10 @@ def _surprise(noisy: Noisy, response: FloatArray) -> float:
 def _normal_equations(
     noisy: Noisy, x: FloatArray, response: FloatArray, free: Array, free_response: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Hessian (Gauss–Newton) and slope of the negative log posterior over the free unknowns.
+    """Hessian (Gauss–Newton) and slope of the negative log posterior in the free unknowns.
 
-    The residual's Jacobian in x is c on the diagonal plus row ⊗ turn, so that its products with
-    the precision need no matrix product.
+    The residual's Jacobian in x is c on the diagonal plus row ⊗ turn. Its products with the
+    precision therefore need no matrix product.
     """
     row, skip = _row(noisy, x), int(noisy.intercept)
     c = _unexplained(noisy, row, response)
@@ -169,20 +158,3 @@ def _normal_equations(
     last += _surprise(noisy, response) / noisy.prior.response_deviation
     full = np.block([[hessian, cross[:, None]], [cross[None, :], np.array([[own]])]])
     return full, np.append(slope, last)
-
-
-def _damped_solve(hessian: FloatArray, damping: float, slope: FloatArray) -> FloatArray:
-    damped = hessian + damping * np.diag(np.diag(hessian) + 1e-300)
-    return np.asarray(cho_solve(sturdy_factor(damped), slope))
-
-
-def sturdy_factor(hessian: FloatArray) -> tuple[FloatArray, bool]:
-    """Return the Cholesky factor; at absurd parameters rounding alone can cost it its existence."""
-    diagonal = np.diag(np.diag(hessian))
-    for doubt in (0.0, 1e-14, 1e-11, 1e-8):
-        try:
-            factor, lower = cho_factor(hessian + doubt * diagonal, lower=True, check_finite=False)
-        except LinAlgError:
-            continue
-        return factor, lower
-    return np.sqrt(diagonal), True

@@ -1,9 +1,9 @@
-"""Noise on the parameters of a one-output model, and where the target would have moved them.
+"""Noise on the parameters of a one-output model, compared with the target's effect on them.
 
-Beside the fixed set's Hessian H, a target with row x̃ moves the optimum along H⁻¹x̃. Seen through
-noise of known deviation on each parameter, H⁻¹g = α·H⁻¹x̃ + noise with
-α = (c + κ·⟨x̃, H⁻¹g⟩)/(1 + κ·⟨x̃, H⁻¹x̃⟩), κ the target's own curvature (Sherman–Morrison). For a
-given α the posterior of x is Gaussian; α is searched over.
+Let H be the fixed set's Hessian. A target with row x̃ moves the optimum along H⁻¹x̃. With noise of
+known deviation on each parameter, H⁻¹g = α·H⁻¹x̃ + noise. Here α = (c + κ·⟨x̃, H⁻¹g⟩)/(1 + κ·⟨x̃,
+H⁻¹x̃⟩), and κ is the target's own curvature (Sherman–Morrison). For a given α, the posterior of x
+is Gaussian; the attack searches over α.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dtrtri
 from scipy.special import logsumexp
 
-from exhume.arrays import Array, FloatArray
-from exhume.attacks.glm.posterior import Fit, Prior, sturdy_factor
-from exhume.attacks.glm.reading import Reading
+from exhume.attacks.linear.gradient_noise import Fit, Prior
+from exhume.attacks.linear.levenberg_marquardt import Unknowns, levenberg_marquardt
+from exhume.attacks.linear.read_release import Reading
+from exhume.protocol.arrays import Array, FloatArray
 from exhume.training.families import Family
 
 _POLISH = 30
@@ -26,18 +27,18 @@ _RUNGS = 12
 _FINER_RUNGS = 6
 _ROUNDS = 7
 _SPREAD_OUT = 2.0
-"""Rungs that must share the weight before the ladder counts as the posterior."""
+"""The grid of α counts as the posterior if at least this many of its points share the weight."""
 _EXPLAINED = 10.0
-"""A mean squared misfit that noise may leave, in units of its own."""
+"""The mean squared misfit that noise may leave, in units of its own variance."""
 _NEGLIGIBLE_GAIN = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
 class Displaced:
-    """The linear algebra that every label of a reading shares.
+    """The linear algebra that all labels of a reading share.
 
-    ``inverse`` (p, p) is H⁻¹, ``moved`` (p,) H⁻¹g; ``whitened`` (p, p) and ``seen`` (p,) the same
-    in units of each parameter's noise, ``gram`` (p, p) = whitenedᵀ·whitened.
+    ``inverse`` (p, p) is H⁻¹, and ``moved`` (p,) is H⁻¹g. ``whitened`` (p, p) and ``seen`` (p,) are
+    the same in units of each parameter's noise. ``gram`` (p, p) is whitenedᵀ·whitened.
     """
 
     reading: Reading
@@ -49,9 +50,10 @@ class Displaced:
 
 
 def displaced(reading: Reading) -> Displaced | None:
-    """Invert the fixed set's Hessian and put everything in units of the noise.
+    """Invert the fixed set's Hessian, and convert everything to units of the noise.
 
-    None where it has no inverse: at such parameters the fixed set decides nothing.
+    Returns None if the Hessian has no inverse: then the fixed set determines nothing at these
+    parameters.
     """
     try:
         inverse = np.linalg.inv(reading.problem.hessian(reading.theta))
@@ -71,30 +73,30 @@ def displaced(reading: Reading) -> Displaced | None:
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """A label to explain the displacement with; ``response`` None is fitted (regressions)."""
+    """A label that may explain the displacement; a ``response`` of None is fitted (regressions)."""
 
     prior: Prior
     response: float | None
     weight: float
     fixed: Array
     values: FloatArray
-    """The known features' values, where ``fixed``."""
+    """The known features' values; only those marked by ``fixed`` count."""
 
 
 def explain(
     shared: Displaced, hypothesis: Hypothesis, guesses: Sequence[tuple[FloatArray, float]] = ()
 ) -> Fit:
-    """Return the most probable target under a hypothesis, or its mean where α stays uncertain.
+    """Return the most probable target under a hypothesis, or the mean if α is uncertain.
 
-    At a given α the residual c, and with it the target's score, is fixed: the posterior of x is a
-    Gaussian cut by a plane, and its evidence weighs that α. (The mode over x and α together would
-    explain the noise by a large α.) A ladder of α is drawn in around its best rung until several
-    share the weight: they are the posterior, and its mean is returned. Where the noise is so small
-    that none ever share it, the mode is polished instead.
+    A given α fixes the residual c, and with it the target's score. The posterior of x is then a
+    Gaussian on a plane, and its evidence is the weight of that α. (The mode over x and α together
+    would explain the noise by a large α.) The grid of α is refined around its best point until
+    several points share the weight. These points are the posterior, and their mean is returned. If
+    the noise is so small that one point always has all the weight, the mode is refined instead.
     """
     free = np.flatnonzero(~hypothesis.fixed)
     starts = [(np.where(hypothesis.fixed, hypothesis.values, x), y) for x, y in guesses]
-    # Rungs may also share the weight of what none explains: no worse than the guesses, then.
+    # Points may share the weight although none explains the data: compare with the guesses.
     misfits = [float(np.mean(_missed(shared, hypothesis, *start) ** 2)) for start in starts]
     explained = max(_EXPLAINED, min(misfits, default=np.inf))
     alphas = _alphas(shared, hypothesis)
@@ -117,7 +119,7 @@ def descend(shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: 
 
 
 def _drawn_in(alphas: FloatArray, best: int) -> FloatArray:
-    """A finer ladder between the neighbours of the best rung, of the same sign."""
+    """A finer grid between the neighbours of the best point, of the same sign."""
     same = np.flatnonzero(np.sign(alphas) == np.sign(alphas[best]))
     sizes = np.sort(np.abs(alphas[same]))
     i = int(np.searchsorted(sizes, abs(alphas[best])))
@@ -140,18 +142,18 @@ def _mixture(rungs: Sequence[_Rung], share: FloatArray, prior: Prior) -> Fit:
 
 
 def _doubted(variance: FloatArray, misfit: float, prior: Prior, x: FloatArray) -> FloatArray:
-    """The variance of a point that the noise explains badly: more, up to what the prior allows."""
+    """Raise the variance of a point that explains the data badly, up to that of the prior."""
     most = np.maximum(variance, prior.variance + (x - prior.mean) ** 2)
     return np.asarray(np.minimum(variance * max(1.0, misfit), most))
 
 
 @dataclass(frozen=True, eq=False)
 class _Rung:
-    """The posterior at one α: mean of x, the response, and the log of its weight.
+    """The posterior at one α: the mean of x, the response, and the log of its weight.
 
-    ``factor`` is the Cholesky factor of the precision of the ``free`` features; ``plane`` the
-    direction in which the fixed score takes their freedom away; ``misfit`` the mean square of what
-    stays unexplained, in units of the noise.
+    ``factor`` is the Cholesky factor of the precision of the ``free`` features. ``plane`` is the
+    direction that the fixed score determines. ``misfit`` is the mean square of the unexplained
+    rest, in units of the noise.
     """
 
     x: FloatArray
@@ -166,7 +168,7 @@ class _Rung:
         """The variance of each feature."""
         inverse, _ = dtrtri(self.factor, lower=1)
         variance = np.zeros(len(self.x))
-        # LAPACK leaves the other triangle as it was.
+        # LAPACK leaves the other triangle unchanged.
         variance[self.free] = np.maximum(np.sum(np.tril(inverse) ** 2, axis=0) - self.plane**2, 0.0)
         return variance
 
@@ -200,7 +202,7 @@ def _rung(shared: Displaced, hypothesis: Hypothesis, alpha: float, free: Array) 
         give = float(slopes @ along)
         score = float(_row(shared, x) @ shared.reading.theta[:, 0])
         wanted, pace = _score_at(shared, hypothesis, x, alpha, near=score)
-        # Slopes that are all 0 (rounded away) leave the score, and so x, where it is.
+        # If all slopes are 0 (by rounding), the score and x can't move.
         if give > 0.0:
             x[free] += along * (wanted - score) / give
             plane = along / np.sqrt(give)
@@ -216,7 +218,7 @@ def _rung(shared: Displaced, hypothesis: Hypothesis, alpha: float, free: Array) 
 def _score_at(
     shared: Displaced, hypothesis: Hypothesis, x: FloatArray, alpha: float, *, near: float
 ) -> tuple[float, float]:
-    """The score at which a record like x moves the parameters by α, nearest ``near``; ds/dα."""
+    """The score near ``near`` at which a record like x moves the parameters by α; ds/dα."""
     family, row = shared.reading.model.family, _row(shared, x)
     along, length = float(row @ shared.moved), float(row @ shared.inverse @ row)
     assert hypothesis.response is not None
@@ -243,7 +245,7 @@ def _row(shared: Displaced, x: FloatArray) -> FloatArray:
 
 
 def _alphas(shared: Displaced, hypothesis: Hypothesis) -> FloatArray:
-    """A ladder of possible residuals: at most 1 for a class, the spread for a regression."""
+    """A grid of possible residuals: up to 1 for a class, up to the spread for a regression."""
     if hypothesis.response is not None and shared.reading.model.family.classifies:
         sign = 1.0 if hypothesis.response > 0.5 else -1.0
         return np.asarray(sign * hypothesis.weight * np.geomspace(1e-3, 1.0, _RUNGS))
@@ -253,7 +255,7 @@ def _alphas(shared: Displaced, hypothesis: Hypothesis) -> FloatArray:
 
 
 def _response_of(shared: Displaced, hypothesis: Hypothesis, x: FloatArray, alpha: float) -> float:
-    """The response for which a record x would have moved the parameters by α."""
+    """The response at which a record x moves the parameters by α."""
     row = _row(shared, x)
     score = row @ shared.reading.theta
     kappa = hypothesis.weight * float(shared.reading.model.family.slope(score)[0])
@@ -285,7 +287,7 @@ def _alpha(
 def _missed(
     shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float
 ) -> FloatArray:
-    """What a target leaves unexplained of each parameter's displacement, in units of its noise."""
+    """The unexplained part of each parameter's displacement, in units of its noise."""
     alpha, _, _ = _alpha(shared, hypothesis, x, response)
     return np.asarray(alpha * (shared.whitened @ _row(shared, x)) - shared.seen)
 
@@ -306,34 +308,28 @@ def _surprise(hypothesis: Hypothesis, response: float) -> float:
 def _polished(
     shared: Displaced, hypothesis: Hypothesis, x: FloatArray, response: float, free: Array
 ) -> Fit:
-    """Levenberg–Marquardt on x, and on the response where it is free."""
-    damping, cost = 1e-4, _cost(shared, hypothesis, x, response)
-    converged = False
-    for _ in range(_POLISH):
-        hessian, slope = _normal_equations(shared, hypothesis, x, response, free)
-        damped = hessian + damping * np.diag(np.diag(hessian))
-        step = cho_solve(sturdy_factor(damped), slope)
-        new_x, new_response = x.copy(), response
-        new_x[free] -= step[: len(free)]
-        if hypothesis.response is None:
-            new_response -= float(step[-1])
-        new_cost = _cost(shared, hypothesis, new_x, new_response)
-        if not new_cost <= cost:
-            damping *= 10.0
-            continue
-        gain = 0.5 * float(slope @ step)
-        x, response, cost, damping = new_x, new_response, new_cost, max(0.1 * damping, 1e-14)
-        if gain <= _NEGLIGIBLE_GAIN:
-            converged = True
-            break
-    hessian, _ = _normal_equations(shared, hypothesis, x, response, free)
-    factor = sturdy_factor(hessian)
+    """Levenberg–Marquardt on x, and on the response if it is free."""
+    unknowns = Unknowns(x, np.array([response]), free, hypothesis.response is None)
+
+    def target(at: FloatArray) -> tuple[FloatArray, float]:
+        features, responses = unknowns.target(at)
+        return features, float(responses[0])
+
+    found = levenberg_marquardt(
+        lambda at: _cost(shared, hypothesis, *target(at)),
+        lambda at: _normal_equations(shared, hypothesis, *target(at), free),
+        unknowns.start,
+        damping=1e-4,
+        steps=_POLISH,
+        settled=lambda attempt: attempt.taken and attempt.promised <= _NEGLIGIBLE_GAIN,
+    )
+    x, response = target(found.unknowns)
     variance = np.zeros(len(x))
-    variance[free] = np.diag(cho_solve(factor, np.eye(len(hessian))))[: len(free)]
+    variance[free] = found.variance[: len(free)]
     misfit = float(np.mean(_missed(shared, hypothesis, x, response) ** 2))
     variance[free] = _doubted(variance, misfit, hypothesis.prior, x)[free]
-    volume = float(np.sum(np.log(np.diag(factor[0])))) - hypothesis.prior.log_volume
-    return Fit(x, np.array([response]), cost + volume, variance, converged)
+    cost = found.cost + found.volume - hypothesis.prior.log_volume
+    return Fit(x, np.array([response]), cost, variance, found.converged)
 
 
 def _normal_equations(
