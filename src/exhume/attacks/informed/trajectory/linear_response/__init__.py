@@ -1,0 +1,1 @@
+"""One target, for large sets: a record's effect is predicted to first order, and corrected."""

@@ -1,0 +1,1 @@
+"""Trajectory inversion for one target of any training: Gauss–Newton through the unrolled steps."""
