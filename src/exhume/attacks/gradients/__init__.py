@@ -1,0 +1,1 @@
+"""Attacks on gradients and updates: analytic solutions, gradient matching, feature inversion."""
