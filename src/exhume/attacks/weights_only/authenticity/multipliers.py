@@ -1,4 +1,4 @@
-"""The stationarity condition at given records, with the multipliers that suit them best."""
+"""The stationarity condition at given records, with the best-fitting multipliers."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import nnls
-from scipy.special import expit, softmax
+from scipy.special import expit
 
-from exhume.arrays import Array, FloatArray
-from exhume.attacks.kkt.general import General, Released
-from exhume.attacks.kkt.network import HiddenLayer
-from exhume.errors import InputError
+from exhume.attacks.weights_only.read_weights import GeneralNetwork, HiddenLayer, Released
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """Non-negative multipliers (n,) and what they leave: ‖θ − Σ λ∇f‖² / ‖θ‖².
+class MultiplierFit:
+    """Non-negative multipliers (n,) and their relative residual ‖θ − Σ λ∇f‖² / ‖θ‖².
 
-    ``contributions`` (n,) is how much the residual would grow without each record, the others'
-    multipliers adapting: 0 for a record that is not needed.
+    ``contributions`` (n,) is the growth of the residual without each record, after the other
+    multipliers adapt: 0 for a record that is not needed.
     """
 
     multipliers: FloatArray
@@ -27,11 +26,13 @@ class Fit:
     contributions: FloatArray
 
 
-def fitted(network: Released, records: Array, classes: Array, *, slope: float = 50.0) -> Fit:
-    """Fit multipliers to records (n, *shape), ``classes`` (n,) being class indices.
+def fitted(
+    network: Released, records: Array, classes: Array, *, slope: float = 50.0
+) -> MultiplierFit:
+    """Fit multipliers to records (n, *shape) with class indices ``classes`` (n,).
 
-    The same question can be put to the training records and to a reconstruction: which of them
-    explains the weights better says nothing about which of them is real (Runkel et al. 2024).
+    The fit applies to the training records and to a reconstruction alike. Which of them explains
+    the weights better says nothing about which of them is real (Runkel et al. 2024).
     """
     if len(classes) != len(records):
         raise InputError(f"{len(records)} records need as many classes, got {len(classes)}")
@@ -43,14 +44,14 @@ def fitted(network: Released, records: Array, classes: Array, *, slope: float = 
 
 
 def _differentiated(
-    network: General, x: FloatArray, classes: Array, slope: float
+    network: GeneralNetwork, x: FloatArray, classes: Array, slope: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return ∇f of each record (n, P), by automatic differentiation, and θ (P,)."""
     import torch
 
-    from exhume.attacks.kkt.autograd import SmoothSlopes
-    from exhume.attacks.kkt.objective import class_directions as against_others
-    from exhume.training.objective import Objective
+    from exhume.attacks.weights_only.stationarity import class_directions
+    from exhume.attacks.weights_only.stationarity_autograd import SmoothSlopes
+    from exhume.derivatives.objective import Objective
 
     objective = Objective(network.network, dtype=torch.float64, batch_norm="eval")
     theta = objective.flat(network.parameters).requires_grad_()
@@ -59,7 +60,7 @@ def _differentiated(
     for one, kind in zip(inputs, np.asarray(classes).tolist(), strict=True):
         with SmoothSlopes(torch.tensor(slope, dtype=torch.float64)):
             scores = objective.scores(theta, one[None])
-        direction = against_others(scores.detach(), torch.tensor([kind]))
+        direction = class_directions(scores.detach(), torch.tensor([kind]))
         (row,) = torch.autograd.grad((direction * scores).sum(), theta)
         rows.append(row.numpy())
     return np.array(rows).reshape(len(x), -1), theta.detach().numpy()
@@ -69,11 +70,17 @@ def _written_out(
     network: HiddenLayer, x: FloatArray, classes: Array, slope: float
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return ∇f·∇f (n, n), ∇f·θ (n,) and ‖θ‖² of centred records, layer by layer."""
+    import torch
+
+    from exhume.attacks.weights_only.stationarity import class_directions
+
     x = np.column_stack([x, np.ones(len(x))])
     inside = x @ network.first.T
-    directions = class_directions(network, inside, classes)
-    back = expit(slope * inside) * (directions @ network.output)
     lit = np.maximum(inside, 0.0)
+    bias = 0.0 if network.output_bias is None else network.output_bias
+    scores = torch.tensor(lit @ network.output.T + bias)
+    directions = class_directions(scores, torch.tensor(np.asarray(classes))).numpy()
+    back = expit(slope * inside) * (directions @ network.output)
     alike = directions @ directions.T
     gram = (back @ back.T) * (x @ x.T) + alike * (lit @ lit.T)
     right = (back * inside).sum(axis=1) + (directions * (lit @ network.output.T)).sum(axis=1)
@@ -85,18 +92,7 @@ def _written_out(
     return gram, right, size
 
 
-def class_directions(network: HiddenLayer, inside: FloatArray, classes: Array) -> FloatArray:
-    """Return the sign, or the class against its competitors, (n, outputs)."""
-    if len(network.output) == 1:
-        return np.asarray((2.0 * np.asarray(classes, dtype=np.float64) - 1.0)[:, None])
-    scores = np.maximum(inside, 0.0) @ network.output.T
-    if network.output_bias is not None:
-        scores = scores + network.output_bias
-    own = np.eye(len(network.output))[np.asarray(classes)]
-    return np.asarray(own - softmax(scores - 1e9 * own, axis=1))
-
-
-def _solved(gram: FloatArray, right: FloatArray, size: float) -> Fit:
+def _solved(gram: FloatArray, right: FloatArray, size: float) -> MultiplierFit:
     """Minimise λᵀGλ − 2λᵀr over λ ≥ 0 through a square root of G."""
     values, vectors = np.linalg.eigh(gram)
     floor = 1e-10 * max(float(values[-1]), 1e-300)
@@ -109,4 +105,4 @@ def _solved(gram: FloatArray, right: FloatArray, size: float) -> Fit:
         part = gram[np.ix_(active, active)] + floor * np.eye(len(active))
         spread = np.diag(np.linalg.inv(part))
         contributions[active] = multipliers[active] ** 2 / np.maximum(spread, 1e-300) / size
-    return Fit(np.asarray(multipliers), float(left / size), contributions)
+    return MultiplierFit(np.asarray(multipliers), float(left / size), contributions)

@@ -1,4 +1,7 @@
-"""What an adversary has to go by, for each candidate, without any training record at hand."""
+"""The evidence for each candidate that an adversary has without any training record.
+
+Also the evidence that one given image was trained on, from the candidates of a reconstruction.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,29 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, softmax
 
-from exhume.arrays import Array, FloatArray, frozen
-from exhume.attacks.kkt.general import Released, read_any
-from exhume.attacks.kkt.network import HiddenLayer, missing, trained
-from exhume.authenticity.multipliers import fitted
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge
+from exhume.attacks.weights_only.authenticity.multipliers import fitted
+from exhume.attacks.weights_only.read_weights import (
+    HiddenLayer,
+    Released,
+    known_weights,
+    trained,
+)
 from exhume.metrics.error import NCC
-from exhume.reconstruction import Reconstruction
-from exhume.release import Release
+from exhume.protocol.arrays import Array, FloatArray, frozen
+from exhume.protocol.attack import Refusal
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction
+from exhume.protocol.release import Release
 from exhume.training.stationary import Stationary
 
 NAMES = ("agreement", "starts", "multiplier", "contribution", "margin", "at-ends")
-"""What each column of the evidence is; see ``gather``."""
+"""The name of each column of the evidence; see ``gather``."""
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """One row a candidate, (k, 6), in the order of ``NAMES``: more speaks for a real record."""
+class AuthenticityEvidence:
+    """One row per candidate, (k, 6), in the order of ``NAMES``: higher means more likely real."""
 
     values: FloatArray
 
@@ -44,26 +52,27 @@ def gather(
     *,
     records: int,
     others: tuple[Array, ...] = (),
-) -> Evidence:
-    """Return the evidence for each candidate of ``found``; ``records`` is how many were trained on.
+) -> AuthenticityEvidence:
+    """Return the evidence for each candidate of ``found``; ``records`` is the training set's size.
 
     - agreement: the attack's own confidence, such as the share of restarts that found it;
     - starts: the mean best correlation with the candidates of ``others`` (other starts, seeds or
-      attacks), 0 where there are none;
+      attacks), 0 if there are none;
     - multiplier, contribution: how much of the weights it explains among the candidates, in logs;
     - margin: how well its multiplier agrees with the loss at its own score, −|log ratio|
       (these three are 0 for networks that normalise by the batch);
     - at-ends: the share of values at an end of the value range.
     """
-    network = read_any(release, knowledge)
-    # Where records are normalised together, there is no telling which of them explains what.
-    if isinstance(network, str) and missing(release, knowledge) is not None:
-        raise InputError(f"no evidence can be gathered: {network}")
+    weights = known_weights(release, knowledge)
+    if isinstance(weights, Refusal):
+        raise InputError(f"no evidence can be gathered: {weights.reason}")
+    network = weights.released()
     k = len(found)
     samples = np.asarray(found.samples, dtype=np.float64)
     centre: Array = np.zeros(samples.shape[1:])
     explained: FloatArray = np.zeros((k, 3))
-    if not isinstance(network, str):
+    # If records are normalised together, their contributions can't be separated.
+    if not isinstance(network, Refusal):
         own = network.centre if isinstance(network, HiddenLayer) else network.subtracted
         centre = own.reshape(samples.shape[1:])
         explained = _explained(network, samples, records, knowledge) if k else explained
@@ -73,7 +82,7 @@ def gather(
         *explained.T,
         _at_ends(samples, knowledge.value_range),
     ]
-    return Evidence(np.column_stack(columns))
+    return AuthenticityEvidence(np.column_stack(columns))
 
 
 def _explained(
@@ -93,7 +102,7 @@ def _explained(
 
 
 def _likeliest(scores: FloatArray) -> Array:
-    """Return the class that the network itself gives each record."""
+    """Return the class that the network predicts for each record."""
     return (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
 
 
@@ -123,7 +132,7 @@ def _margins(
 
 
 def _decay(knowledge: Knowledge) -> float:
-    """Return the weight decay of a classifier's training; 0 where there is none, or none known."""
+    """Return the weight decay of a classifier's training; 0 if there is none or it is unknown."""
     training = trained(knowledge)
     if isinstance(training, Stationary):
         return training.weight_decay
@@ -139,3 +148,16 @@ def _at_ends(samples: FloatArray, value_range: tuple[float, float] | None) -> Fl
     low, high = value_range
     near = 0.03 * (high - low)
     return np.asarray(((flat < low + near) | (flat > high - near)).mean(axis=1))
+
+
+def claims(
+    images: Array, samples: Array, authenticity: FloatArray, *, centre: Array | None = None
+) -> FloatArray:
+    """Score images (n, *shape): the best of correlation × authenticity over all candidates, (n,).
+
+    Held-out images, and images tested on a network that was trained without them, must score low:
+    ``judge.calibrate`` measures that.
+    """
+    offset = 0.0 if centre is None else np.asarray(centre, dtype=np.float64)
+    table = NCC().pairwise(np.asarray(images) - offset, np.asarray(samples) - offset)
+    return np.asarray((np.maximum(table, 0.0) * authenticity[None, :]).max(axis=1))

@@ -1,4 +1,4 @@
-"""The lower level for any network: L-BFGS to train, and a quasi-Newton inverse Hessian."""
+"""The lower level for any network: L-BFGS training and a quasi-Newton inverse Hessian."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exhume.training.objective import Objective
+from exhume.derivatives.objective import Objective
 from exhume.training.stationary import Stationary
 
 
 class NetworkLevel:
-    """Training as ``Stationary`` has it, warm-started, with implicit differentiation.
+    """Training as ``Stationary`` defines it, warm-started, with implicit differentiation.
 
     The inverse Hessian is a quasi-Newton one (Lorraine et al. 2020; Runkel et al. 2024, eq. 7):
-    BFGS with exact steps on the quadratic of H, which takes the steps of conjugate gradients and
+    BFGS with exact steps on the quadratic of H. It takes the same steps as conjugate gradients and
     needs no memory of its own. ``products`` bounds the Hessian–vector products.
     """
 
@@ -29,8 +29,8 @@ class NetworkLevel:
     def train(self, x: Tensor, start: Tensor, *, settled: bool = True) -> Tensor:
         """Return parameters (P,) after up to ``steps`` steps of L-BFGS from ``start``.
 
-        Where ``start`` is no end of a training on like records, ten times as many: a training that
-        is broken off near the released parameters would pass for one that ends there.
+        If ``start`` is not the end of a training on similar records, the limit is ten times higher:
+        a training stopped early near the released parameters would look like one that ends there.
         """
         theta = start.clone().requires_grad_()
         descent = torch.optim.LBFGS(
@@ -61,12 +61,12 @@ class NetworkLevel:
         return float(gap @ gap), -gradient
 
     def inverse_hessian(self, x: Tensor, theta: Tensor, right: Tensor) -> Tensor:
-        """Return p with H p = ``right``, as far as the products go."""
+        """Return p with H p = ``right``, as exactly as the number of products allows."""
         theta = theta.detach().requires_grad_()
         return self._solved(self._slope(x, theta), theta, right)
 
     def _slope(self, x: Tensor, theta: Tensor) -> Tensor:
-        """Return ∇_θ loss, to be differentiated again."""
+        """Return ∇_θ loss as a differentiable tensor."""
         loss = self.training.loss(self.objective, theta, x, self.classes)
         (slope,) = torch.autograd.grad(loss, theta, create_graph=True)
         return slope
@@ -80,7 +80,7 @@ class NetworkLevel:
 
 
 def solved(product: Callable[[Tensor], Tensor], right: Tensor, products: int) -> Tensor:
-    """Solve H p = right by quasi-Newton steps, until the curvature along one is not positive."""
+    """Solve H p = right by quasi-Newton steps until the curvature along one is not positive."""
     p = torch.zeros_like(right)
     residual = right.clone()
     direction, size = residual.clone(), residual @ residual

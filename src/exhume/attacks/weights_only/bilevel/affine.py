@@ -1,4 +1,4 @@
-"""The lower level for an affine classifier, solved exactly: Newton, and Woodbury for the Hessian.
+"""The lower level for an affine classifier, solved exactly by Newton's and Woodbury's methods.
 
 θ(x) minimises mean softplus(−yᵢ(⟨xᵢ, w⟩ + b)) + (decay / 2)·‖(w, b)‖².
 """
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from exhume.arrays import FloatArray
-from exhume.errors import InputError
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
 class AffineLevel:
-    """Training an affine classifier with labels ``signs`` (n,) in {−1, 1}, n records at most few.
+    """Training of an affine classifier on few records with labels ``signs`` (n,) in {−1, 1}.
 
-    All work is done among the n records: d × d matrices never appear.
+    All computations use n × n matrices, never d × d ones.
     """
 
     signs: FloatArray
@@ -36,9 +36,9 @@ class AffineLevel:
     def hypergradient(
         self, x: FloatArray, theta: FloatArray, target: FloatArray
     ) -> tuple[float, FloatArray]:
-        """Return ‖θ − θ*‖² and its gradient in ``x`` (n, d), θ being ``train(x)``.
+        """Return ‖θ − θ*‖² and its gradient in ``x`` (n, d), where θ is ``train(x)``.
 
-        The implicit function theorem: dE/dx = −∂ₓ⟨∇_θ loss, p⟩ with H p = 2(θ − θ*).
+        By the implicit function theorem, dE/dx = −∂ₓ⟨∇_θ loss, p⟩ with H p = 2(θ − θ*).
         """
         design = _with_ones(x)
         return self._hypergradient(design, design @ design.T, theta, target)
@@ -46,7 +46,7 @@ class AffineLevel:
     def evaluate(
         self, x: FloatArray, target: FloatArray, start: FloatArray | None = None
     ) -> tuple[FloatArray, float, FloatArray]:
-        """Return ``train(x, start)`` and its ``hypergradient``; records are multiplied once."""
+        """Return ``train(x, start)`` and its ``hypergradient``, sharing the products of records."""
         design = _with_ones(x)
         gram = design @ design.T
         theta = self._trained(design, gram, start)
@@ -55,7 +55,7 @@ class AffineLevel:
     def _trained(
         self, design: FloatArray, gram: FloatArray, start: FloatArray | None
     ) -> FloatArray:
-        # θ = designᵀ a at the minimum, so that Newton's method runs among the records.
+        # θ = designᵀ a at the minimum, so Newton's method needs only n unknowns.
         a = np.zeros(len(design)) if start is None else self._dual(design, start)
         for _ in range(100):
             scores = gram @ a
@@ -91,7 +91,7 @@ class AffineLevel:
         return np.asarray((right - design.T @ correction) / self.decay)
 
     def _derivatives(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the mean loss's first and second derivative in each score, (n,) twice."""
+        """Return the mean loss's first and second derivative in each score, both (n,)."""
         chance = expit(-self.signs * scores)
         count = len(self.signs)
         return -self.signs * chance / count, chance * (1.0 - chance) / count
@@ -111,7 +111,7 @@ class AffineLevel:
         return 0.0
 
     def _dual(self, design: FloatArray, theta: FloatArray) -> FloatArray:
-        """Return the coefficients that the minimum's condition gives at ``theta``."""
+        """Return the coefficients a of the stationarity condition at ``theta``."""
         return -self._derivatives(design @ theta)[0] / self.decay
 
 

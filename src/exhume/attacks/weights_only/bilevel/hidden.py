@@ -1,9 +1,9 @@
-"""The lower level of one hidden layer of ReLUs, worked out among the records.
+"""The lower level of one hidden layer of ReLUs, in the span of the records.
 
 At a minimum with weight decay the rows of W lie in the span of the records x̄ = (x − centre, 1). So
-W = B Q with Q an orthonormal basis of that span, and training W on x̄ is training B on x̄Qᵀ: n
-numbers a neuron instead of d. What of the released W* lies outside the span, no training reaches;
-there the Hessian is the decay alone, and inverting it is a division.
+W = B Q, where Q is an orthonormal basis of that span, and training W on x̄ is training B on x̄Qᵀ:
+n numbers per neuron instead of d. No training reaches the part of the released W* outside the span.
+There the Hessian is the decay alone, and inverting it is a division.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from exhume.attacks.bilevel.network import NetworkLevel
-from exhume.attacks.kkt.network import HiddenLayer
+from exhume.attacks.weights_only.bilevel.network import NetworkLevel
+from exhume.attacks.weights_only.read_weights import HiddenLayer
 from exhume.models.two_layer import TwoLayer
 from exhume.training.stationary import Stationary
 
@@ -31,11 +31,11 @@ class _Inside:
 
 
 class HiddenLevel:
-    """Training a network with one hidden layer anew for every set of records.
+    """Trains a network with one hidden layer again for every set of records.
 
-    ``warm`` trainings begin where the last one ended, others at the released parameters. ``steps``
-    bounds the steps of L-BFGS, ``products`` the Hessian–vector products. Memory holds W* once, and
-    vectors of h·n numbers; the h·d of the whole network never appear again.
+    With ``warm``, trainings start where the last one ended, otherwise at the released parameters.
+    ``steps`` bounds the steps of L-BFGS, ``products`` the Hessian–vector products. Memory holds W*
+    once, and vectors of h·n numbers; no other array has the h·d numbers of the whole network.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class HiddenLevel:
         return self.last.first @ self.last.basis, self.last.output, self.last.bias
 
     def _within(self, design: Tensor) -> _Inside:
-        """Return the target's part in the span of records with their constant (n, d + 1)."""
+        """Return the part of the target in the span of the records with constant (n, d + 1)."""
         left, right = torch.linalg.qr(design.T)
         return _Inside(
             left.T.contiguous(), right.T.contiguous(), self.first @ left, self.output, self.bias
         )
 
     def _level(self, target: _Inside) -> NetworkLevel:
-        """Return the training of a network that sees the records in the span's coordinates."""
+        """Return the training of a network whose inputs are the span's coordinates."""
         if self.level is not None:
             return self.level
         width, inside = target.first.shape
@@ -98,7 +98,7 @@ class HiddenLevel:
         return self.level
 
     def _moved(self, target: _Inside) -> Tensor:
-        """Return the last training's parameters, carried over into the span of other records."""
+        """Return the parameters of the last training, mapped into the span of other records."""
         assert self.last is not None
         last = self.last
         first = last.first @ (last.basis @ target.basis.T)
@@ -114,7 +114,7 @@ class HiddenLevel:
         return _Inside(like.basis, like.records, first, output, parts.get("output.bias"))
 
     def _slope(self, at: _Inside, p: _Inside, target: Tensor) -> Tensor:
-        """Return ∂⟨∇_θ loss, p⟩ in the records with their constant (n, d + 1)."""
+        """Return ∂⟨∇_θ loss, p⟩ in the records with constant (n, d + 1)."""
         z = (at.records @ at.first.T).requires_grad_()
         moved = (at.records @ p.first.T).requires_grad_()
         lit = z.relu()
@@ -124,7 +124,7 @@ class HiddenLevel:
             scores, change = scores + at.bias, change + p.bias
         through = (self._score_slopes(scores) * change).sum()
         back, back_moved = torch.autograd.grad(through, (z, moved))
-        # Outside the span p is −2/decay times W*, of which the records see nothing.
+        # Outside the span p is −2/decay times W*, which is orthogonal to the records.
         share = 2.0 / self.training.weight_decay
         inside = back @ at.first + back_moved @ (p.first + share * target)
         return inside @ at.basis - share * (back_moved @ self.first)

@@ -1,7 +1,7 @@
-"""The span of the training records, as the first layer's rows show it.
+"""The span of the training records, as the rows of the first layer show it.
 
-Where training with weight decay has come to rest, every row of W is Σᵢ δᵢ x̄ᵢ: the rows lie in the
-span of the training records x̄ = (x − centre, 1). So few directions are left to search.
+When training with weight decay has converged, every row of W is Σᵢ δᵢ x̄ᵢ: the rows lie in the
+span of the training records x̄ = (x − centre, 1). So only few directions remain to be searched.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exhume.attacks.kkt.general import Released
-from exhume.knowledge import Knowledge
+from exhume.attacks.weights_only.read_weights import Released
+from exhume.protocol.knowledge import Knowledge
 
 
 @dataclass(frozen=True, eq=False)
-class Span:
+class RowSpan:
     """The leading right singular directions of W: ``basis`` (r, d + 1), orthonormal rows.
 
-    What enters W is ``scale``·(x − ``centre``) and a constant 1. A record is a vector of
+    The input of W is ``scale``·(x − ``centre``) and a constant 1. A record is a vector of
     coordinates q (r,) with q · ``last`` = 1: its (d + 1)st entry is 1. Without a bias ``last`` is
     zero, and every q is a record.
     """
@@ -34,7 +34,7 @@ class Span:
 
     @property
     def rank(self) -> int:
-        """How many directions there are."""
+        """The number of directions."""
         return len(self.basis)
 
     @property
@@ -44,12 +44,12 @@ class Span:
 
     @cached_property
     def scaled(self) -> bool:
-        """Whether the constant fixes a record's scale."""
+        """Whether the constant determines the scale of a record."""
         return bool(self.last.any())
 
     @property
     def pixels(self) -> Tensor:
-        """The map (r, d) from coordinates with q · last = 1 to records, the centre added."""
+        """The map (r, d) from coordinates with q · last = 1 to records, including the centre."""
         return self.basis[:, :-1] / self.scale + torch.outer(self.last, self.centre)
 
     @cached_property
@@ -59,7 +59,7 @@ class Span:
         return Affine(self.pixels, offset)
 
     def coordinates(self, records: Tensor) -> Tensor:
-        """Return the coordinates (..., r) of records (..., d), projected and made to fit."""
+        """Return the coordinates (..., r) of records (..., d), projected so that q · last = 1."""
         constant = torch.ones_like(records[..., :1])
         entering = (records - self.centre) * self.scale
         return self.fitted(torch.cat([entering, constant], dim=-1) @ self.basis.T)
@@ -73,14 +73,14 @@ class Span:
 
 
 @dataclass(frozen=True, eq=False)
-class Pixels:
-    """Records as their own coordinates: nothing tells where to look for them."""
+class AllPixels:
+    """Records as their own coordinates: no span restricts the search."""
 
     centre: Tensor
 
     @property
     def rank(self) -> int:
-        """How many directions there are."""
+        """The number of directions."""
         return len(self.centre)
 
     @property
@@ -93,16 +93,16 @@ class Pixels:
         return records
 
     def fitted(self, q: Tensor) -> Tensor:
-        """Return the coordinates as they are."""
+        """Return the coordinates unchanged."""
         return q
 
 
-Coordinates: TypeAlias = Span | Pixels
+Coordinates: TypeAlias = RowSpan | AllPixels
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """x = q · ``matrix`` + ``offset``; no matrix is the identity."""
+    """x = q · ``matrix`` + ``offset``; None as the matrix is the identity."""
 
     matrix: Tensor | None
     offset: Tensor
@@ -112,37 +112,37 @@ class Affine:
         return self.offset + (q if self.matrix is None else q @ self.matrix)
 
     def pulled(self, gradient: Tensor) -> Tensor:
-        """Return the gradient in coordinates of a gradient in records."""
+        """Return the gradient with respect to coordinates, given that with respect to records."""
         return gradient if self.matrix is None else gradient @ self.matrix.T
 
 
 def coordinates_of(network: Released, records: int, knowledge: Knowledge) -> Coordinates:
-    """Return where to look for records: in the first layer's span, or everywhere."""
+    """Return the search space: the span of the first layer, or all records."""
     if network.first is not None:
         return span_of(network, records)
     return everywhere(network, knowledge)
 
 
-def everywhere(network: Released, knowledge: Knowledge) -> Pixels:
-    """Return all records as places to look, whatever the first layer's rows show.
+def everywhere(network: Released, knowledge: Knowledge) -> AllPixels:
+    """Return all records as the search space, ignoring the first layer's rows.
 
-    They lie around the centre that the release names, the mean of like records, or the middle of
-    the value range: whichever the adversary has.
+    The records lie around the released centre, the mean of similar records, or the middle of the
+    value range, whichever the adversary knows.
     """
     centre = network.centre
     if not centre.any() and knowledge.shadow_targets is not None:
         centre = knowledge.pool().mean(axis=0).ravel()
     elif not centre.any() and knowledge.value_range is not None:
         centre = np.full(len(centre), float(np.mean(knowledge.value_range)))
-    return Pixels(torch.tensor(centre, dtype=torch.float32))
+    return AllPixels(torch.tensor(centre, dtype=torch.float32))
 
 
-def span_of(network: Released, records: int, *, dtype: torch.dtype = torch.float32) -> Span:
-    """Return the first ``records`` directions of W, fewer where its numerical rank is lower.
+def span_of(network: Released, records: int, *, dtype: torch.dtype = torch.float32) -> RowSpan:
+    """Return the first ``records`` directions of W, or fewer if its numerical rank is lower.
 
-    None at all where W is nothing but zeros, or has a bias but no constant to scale a record by.
+    There are none if W is zero, or if it has a bias but no constant that determines the scale.
 
-    The change of W since a known initialisation may stand for W: its rows lie in the same span.
+    W may be replaced by its change since a known initialisation: the rows lie in the same span.
     """
     assert network.first is not None
     first = torch.tensor(network.first, dtype=torch.float64)
@@ -154,7 +154,7 @@ def span_of(network: Released, records: int, *, dtype: torch.dtype = torch.float
         rank = 0
     if not bool(first[:, -1].any()):
         right[:, -1] = 0.0
-    return Span(
+    return RowSpan(
         right[:rank].to(dtype),
         singular[:rank].to(dtype),
         torch.tensor(network.centre, dtype=dtype),

@@ -1,7 +1,7 @@
-"""The stationarity condition as a function of candidates, with its gradient written out.
+"""The stationarity condition as a function of the candidates, with an explicit gradient.
 
 At a minimum of Σ loss + decay, θ = Σᵢ Σₖ Cᵢₖ ∇fₖ(xᵢ) with Cᵢₖ = −∂lossᵢ/∂fₖ over the decay: Haim et
-al. 2022 for two classes (C = λy), Buzaglo et al. 2023 for more. For one hidden layer this reads
+al. 2022 for two classes (C = λy), Buzaglo et al. 2023 for more. For one hidden layer this is
 
     W = Σᵢ (CᵢA ∘ 1[W x̄ᵢ > 0])ᵀ x̄ᵢᵀ,    A = Σᵢ Cᵢᵀ relu(W x̄ᵢ)ᵀ,    c = Σᵢ Cᵢ.
 """
@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from exhume.attacks.kkt.network import HiddenLayer
-from exhume.attacks.kkt.span import Span
+from exhume.attacks.weights_only.read_weights import HiddenLayer
+from exhume.attacks.weights_only.row_span import RowSpan
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,23 +27,23 @@ class Gradients:
     rho: Tensor
 
 
-class Problem(Protocol):
-    """What the search minimises: ``size`` is ‖θ‖², with which a residual is compared."""
+class StationarityProblem(Protocol):
+    """The function that the search minimises; residuals are relative to ``size`` = ‖θ‖²."""
 
     size: float
 
     def evaluate(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor) -> Gradients:
         """Return value and gradients at coordinates (B, m, r), multipliers exp(``rho``) (B, m).
 
-        ``slope`` (B,) is that of each restart's ReLUs: their derivative is sigmoid(slope·z).
+        ``slope`` (B,) belongs to each restart's ReLUs: their derivative is sigmoid(slope·z).
         """
 
 
 def class_directions(scores: Tensor, classes: Tensor) -> Tensor:
-    """Return Cᵢ / λᵢ (..., m, outputs): ±1, or the class against the others it competes with.
+    """Return Cᵢ / λᵢ (..., m, outputs): ±1, or the class against its competitors.
 
-    For cross-entropy it is e_y − π, π the softmax over the other classes: Buzaglo et al.'s
-    f_y − max of the others where one of them leads.
+    For cross-entropy it is e_y − π, where π is the softmax over the other classes. If one of them
+    leads, this is Buzaglo et al.'s f_y − max of the others.
     """
     outputs = scores.shape[-1]
     if outputs == 1:
@@ -52,8 +52,8 @@ def class_directions(scores: Tensor, classes: Tensor) -> Tensor:
     return own - (scores - 1e9 * own).softmax(dim=-1)
 
 
-def direction_weights(span: Span, level: float) -> Tensor:
-    """Return how much an error along each direction counts (r,): (1 + sₖ / level)^(−1/2)."""
+def direction_weights(span: RowSpan, level: float) -> Tensor:
+    """Return the weight of an error along each direction (r,): (1 + sₖ / level)^(−1/2)."""
     weight = (1.0 + span.singular / (level * span.singular[0])).rsqrt()
     return weight / weight[0]
 
@@ -61,15 +61,15 @@ def direction_weights(span: Span, level: float) -> Tensor:
 class Stationarity:
     """‖θ − Σ C ∇f‖² in the coordinates of a span, for a batch of restarts at once.
 
-    Errors along weak directions of W count more than their size: direction k is weighted by
-    (1 + sₖ / ``level``)^(−1/2), ``level`` being a share of the largest singular value. θ is the
-    network's own parameters, or ``change``: what training added to them (the linearised regime).
+    Errors along weak directions of W count more than their size: the weight of direction k is
+    (1 + sₖ / ``level``)^(−1/2), where ``level`` is a share of the largest singular value. θ is the
+    network's parameters, or ``change``: what training added to them (the linearised regime).
     """
 
     def __init__(
         self,
         network: HiddenLayer,
-        span: Span,
+        span: RowSpan,
         *,
         level: float = 0.005,
         change: HiddenLayer | None = None,

@@ -1,6 +1,6 @@
-"""The stationarity condition of any network, its gradient by automatic differentiation.
+"""The stationarity condition of any network, with a gradient by automatic differentiation.
 
-Slower than the one that is written out, and good for whatever PyTorch can differentiate twice.
+It is slower than the explicit gradient, but works for anything PyTorch can differentiate twice.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ from torch.func import functional_call
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from exhume.attacks.kkt.general import General, Released
-from exhume.attacks.kkt.network import HiddenLayer
-from exhume.attacks.kkt.objective import (
+from exhume.attacks.weights_only.read_weights import GeneralNetwork, HiddenLayer, Released
+from exhume.attacks.weights_only.row_span import Coordinates, RowSpan
+from exhume.attacks.weights_only.stationarity import (
     Gradients,
-    Problem,
     Stationarity,
+    StationarityProblem,
     class_directions,
     direction_weights,
 )
-from exhume.attacks.kkt.span import Coordinates, Span
-from exhume.training.objective import Objective
+from exhume.derivatives.objective import Objective
 
 _RECTIFIERS = (functional.relu, torch.relu, Tensor.relu)
 
 
 class SmoothSlopes(TorchFunctionMode):
-    """Within it a ReLU has its own value, and sigmoid(``slope``·z) for a derivative.
+    """Context in which a ReLU keeps its value but has the derivative sigmoid(``slope``·z).
 
-    So records can cross a kink, whoever wrote the network: modules and functions are caught alike.
+    Records can then cross a kink. It applies to modules and functions, in any network.
     """
 
     def __init__(self, slope: Tensor) -> None:
@@ -55,7 +54,7 @@ class SmoothSlopes(TorchFunctionMode):
 
 
 class _Rectified(torch.autograd.Function):
-    """A (leaky) ReLU with the derivative below + (1 − below)·sigmoid(slope·z), and that one's."""
+    """A (leaky) ReLU with derivative below + (1 − below)·sigmoid(slope·z), twice differentiable."""
 
     generate_vmap_rule = True
 
@@ -85,7 +84,7 @@ def _smoothed(z: Tensor, slope: Tensor, below: float) -> Tensor:
 
 
 class _Given(nn.Module):
-    """Stands for the first layer: gives what it was handed, whatever comes in."""
+    """Replaces the first layer: returns a given value and ignores its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +96,7 @@ class _Given(nn.Module):
 
 
 class _Listening:
-    """Notes what enters and leaves some layers while it lasts."""
+    """Context that records the inputs and outputs of some layers."""
 
     def __init__(self, layers: Mapping[str, nn.Linear]) -> None:
         self.layers = layers
@@ -124,17 +123,17 @@ class _Listening:
 class AnyStationarity:
     """‖θ − Σ C ∇f‖² of any network, for a batch of restarts at once; see ``Stationarity``.
 
-    In the coordinates of a span the first layer is never computed among pixels: its outputs are
-    q · (W basisᵀ)ᵀ, its gradient what comes back to it times q, and errors of it are weighted.
+    In the coordinates of a span, the first layer is never evaluated on pixels: its outputs are
+    q · (W basisᵀ)ᵀ, its gradient is the backpropagated error times q, and its residual is weighted.
     """
 
     def __init__(
         self,
-        network: General,
+        network: GeneralNetwork,
         coordinates: Coordinates,
         *,
         level: float = 0.005,
-        change: General | None = None,
+        change: GeneralNetwork | None = None,
     ) -> None:
         self.map, self.record_shape = coordinates.map, network.network.record_shape
         objective = Objective(network.network, dtype=self.map.offset.dtype, batch_norm="eval")
@@ -143,7 +142,7 @@ class AnyStationarity:
         wanted = network if change is None else change
         self.wanted = objective.unpack(objective.flat(wanted.parameters))
         self.subtracted = objective.tensor(network.subtracted)
-        self.size, self.span = 0.0, coordinates if isinstance(coordinates, Span) else None
+        self.size, self.span = 0.0, coordinates if isinstance(coordinates, RowSpan) else None
         if self.span is not None:
             assert network.first is not None
             assert wanted.first is not None
@@ -194,10 +193,10 @@ class AnyStationarity:
 
     @torch.enable_grad()
     def _among_layers(self, q: Tensor, rho: Tensor, classes: Tensor, slope: Tensor) -> Gradients:
-        """Return value and gradients where every parameter belongs to a linear layer.
+        """Return value and gradients if every parameter belongs to a linear layer.
 
-        A layer's gradient is what comes back to it times what enters it, so that all restarts go
-        through the network together, and only these products are told apart.
+        A layer's gradient is its backpropagated error times its input. All restarts therefore pass
+        the network in one batch, and only these products are computed per restart.
         """
         assert self.layers is not None
         count, each = q.shape[:2]
@@ -221,20 +220,21 @@ class AnyStationarity:
         return Gradients(left.detach(), dq, drho)
 
     def _first_gap(self, back: Tensor, q: Tensor) -> Tensor:
-        """Return the first layer's squared gap (B,) in the span; among pixels there is none."""
+        """Return the first layer's squared residual (B,) in the span, or zeros without a span."""
         if self.span is None:
             return q.new_zeros(len(q))
         gap = (self.wanted_first - back.transpose(1, 2) @ q) * self.weight
         return gap.square().sum((1, 2))
 
     def _linear_layers(self, rank: int) -> dict[str, nn.Linear] | None:
-        """Return the layers (in a span, those behind the first) where all parameters are theirs.
+        """Return the linear layers (in a span, those after the first) if they own all parameters.
 
-        None where there are other parameters, or a layer is used more than once.
+        Returns None if there are other parameters, or if a layer or its weight is used twice.
         """
         found = {n: m for n, m in self.module.named_modules() if isinstance(m, nn.Linear)}
         own = {f"{n}.{part}" for n in found for part in ("weight", "bias")}
-        if not found or not set(self.theta) <= own:
+        each = all(f"{n}.weight" in self.theta for n in found)
+        if not found or not each or not set(self.theta) <= own:
             return None
         with torch.no_grad(), _Listening(found) as heard:
             self._scores(self.theta, self._entering(self.subtracted.new_zeros(2, rank)))
@@ -242,7 +242,7 @@ class AnyStationarity:
         return found if once else None
 
     def _entering(self, q: Tensor) -> Tensor:
-        """Return what the module works on: the first layer's outputs, or the records."""
+        """Return the module's input: the first layer's outputs, or the records."""
         if self.span is not None:
             return q @ self.first.T
         x = self.map.records(q) - self.subtracted
@@ -257,7 +257,7 @@ class AnyStationarity:
         return scores
 
     def _takes_a_batch(self, rank: int) -> bool:
-        """Whether restarts can be evaluated together; some modules can't be vectorised."""
+        """Whether restarts can be evaluated in one batch; some modules can't be vectorised."""
         q = self.subtracted.new_zeros(2, 2, rank)
         try:
             self.evaluate(q, q[..., 0], torch.zeros(2, dtype=torch.long), q[:, 0, 0] + 50.0)
@@ -268,11 +268,11 @@ class AnyStationarity:
 
 def problem_of(
     network: Released, coordinates: Coordinates, *, change: Released | None = None
-) -> Problem:
-    """Return the stationarity condition, written out where the network is known by heart."""
+) -> StationarityProblem:
+    """Return the stationarity condition, with an explicit gradient for one hidden layer."""
     if isinstance(network, HiddenLayer):
-        assert isinstance(coordinates, Span)
+        assert isinstance(coordinates, RowSpan)
         assert change is None or isinstance(change, HiddenLayer)
         return Stationarity(network, coordinates, change=change)
-    assert change is None or isinstance(change, General)
+    assert change is None or isinstance(change, GeneralNetwork)
     return AnyStationarity(network, coordinates, change=change)
