@@ -1,15 +1,11 @@
-"""Attacks: one file (or folder) a method."""
+"""Attacks: one file (or folder) per method. What is exported here, audits know by its name."""
 
-from exhume.attacks.analytic import Cocktail, FirstLayer, Imprint, Sparsity
-from exhume.attacks.base import Attack
-from exhume.attacks.baseline import Oblivious
-from exhume.attacks.bilevel import Bilevel
-from exhume.attacks.conditional import ConditionalGuess
-from exhume.attacks.features import Features
-from exhume.attacks.glm import GLM
-from exhume.attacks.kkt import KKT, RowSpace
-from exhume.attacks.known_initialisation import ChangeSparsity, KnownInitialisation
-from exhume.attacks.matching import (
+from exhume.attacks.blind import Oblivious
+from exhume.attacks.conditional_guess import ConditionalGuess
+from exhume.attacks.estimators import Refit, StoredRecords, TreeCells
+from exhume.attacks.gradients.analytic import Cocktail, FirstLayer, Imprint, Sparsity
+from exhume.attacks.gradients.features import Features
+from exhume.attacks.gradients.matching import (
     DLG,
     IDLG,
     BatchNormMatching,
@@ -18,37 +14,50 @@ from exhume.attacks.matching import (
     GenerativePrior,
     LiuMatching,
 )
-from exhume.attacks.portfolio import Portfolio
-from exhume.attacks.reconstructor import Reconstructor
-from exhume.attacks.ridge import Ridge
-from exhume.attacks.scaler import ScalerMoments
-from exhume.attacks.trajectory import TrajectoryInversion
+from exhume.attacks.gradients.portfolio import Portfolio
+from exhume.attacks.gradients.tables import TabLeak
+from exhume.attacks.informed.learned import Reconstructor
+from exhume.attacks.informed.learned.ridge import Ridge
+from exhume.attacks.informed.trajectory import TrajectoryInversion
+from exhume.attacks.informed.transcript import LastIterate, PriorAware
+from exhume.attacks.linear import GLM
+from exhume.attacks.linear.scaler import ScalerMoments
+from exhume.attacks.weights_only import KKT, ChangeSparsity, KnownInitialisation, RowSpace
+from exhume.attacks.weights_only.bilevel import Bilevel
+from exhume.protocol.attack import Attack
 
-__all__ = [
-    "DLG",
-    "GLM",
-    "IDLG",
-    "KKT",
+# In the order in which audits run and list them, blind guesses last.
+__all__ = [  # noqa: RUF022
     "Attack",
-    "BatchNormMatching",
-    "Bilevel",
-    "ChangeSparsity",
-    "Cocktail",
-    "ConditionalGuess",
-    "FeatureInversion",
-    "Features",
-    "FirstLayer",
-    "Geiping",
-    "GenerativePrior",
-    "Imprint",
-    "KnownInitialisation",
-    "LiuMatching",
-    "Oblivious",
-    "Portfolio",
-    "Reconstructor",
-    "Ridge",
-    "RowSpace",
+    "GLM",
     "ScalerMoments",
-    "Sparsity",
     "TrajectoryInversion",
+    "Ridge",
+    "Reconstructor",
+    "PriorAware",
+    "LastIterate",
+    "StoredRecords",
+    "TreeCells",
+    "Refit",
+    "TabLeak",
+    "FirstLayer",
+    "Sparsity",
+    "Cocktail",
+    "Imprint",
+    "Features",
+    "DLG",
+    "IDLG",
+    "Geiping",
+    "BatchNormMatching",
+    "LiuMatching",
+    "GenerativePrior",
+    "FeatureInversion",
+    "Portfolio",
+    "RowSpace",
+    "KKT",
+    "Bilevel",
+    "KnownInitialisation",
+    "ChangeSparsity",
+    "Oblivious",
+    "ConditionalGuess",
 ]
