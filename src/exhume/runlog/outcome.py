@@ -1,4 +1,4 @@
-"""What a trial leaves behind: one record, everything in it plain data."""
+"""The outcome of a trial, as plain data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from exhume.attacks.base import Attack
-from exhume.errors import InputError
+from exhume.protocol.attack import Attack
+from exhume.protocol.errors import InputError
+from exhume.protocol.reconstruction import Stat, Status
 
-SCHEMA_VERSION = 1
+KEY_VERSION = 1
+"""Part of every trial's key; it must not change, or finished trials would be repeated."""
 
 
 @dataclass(frozen=True)
@@ -26,23 +28,23 @@ class Trial:
     target: int
     seed: int
     settings: str
-    """Canonical JSON of the setting's table and the attack's fields: what the result depends on."""
+    """Canonical JSON of the setting's table and the attack's fields, which determine the result."""
 
     @property
     def key(self) -> str:
-        """The content hash of the specification: the same trial is never done twice."""
-        text = f"{SCHEMA_VERSION}\n{self.settings}\n{self.target}\n{self.seed}"
+        """The content hash of the specification: the same trial never runs twice."""
+        text = f"{KEY_VERSION}\n{self.settings}\n{self.target}\n{self.seed}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
-class Record:
+class Outcome:
     """The outcome of one trial.
 
     ``distance`` is the success metric's error of the attack's first candidate, ``threshold`` the
-    distance it had to reach (None where the truth is not known), ``scores`` every metric by name
-    (None where there was no candidate). ``artefact`` names the file with the candidates and
-    ``row`` its entry there. ``seconds`` is the only field that differs between two runs.
+    distance it had to reach (None if the truth is not known), ``scores`` every metric by name (None
+    without a candidate). ``artefact`` names the file with the candidates and ``row`` its entry
+    there. ``seconds`` is the only field that differs between two runs.
     """
 
     trial: Trial
@@ -55,11 +57,16 @@ class Record:
     label_correct: bool | None = None
     confidence: float | None = None
     error_estimate: float | None = None
-    stats: Mapping[str, Any] = field(default_factory=dict)
+    stats: Mapping[str, Stat] = field(default_factory=dict)
     artefact: str = ""
     row: int = -1
     seconds: float = 0.0
     baseline: bool = False
+
+    @property
+    def ran(self) -> bool:
+        """Whether the attack really ran in this trial."""
+        return Status[self.status].ran
 
 
 def canonical(value: Any) -> str:
@@ -71,7 +78,9 @@ def attack_settings(attack: Attack) -> dict[str, Any]:
     """Return an attack's class and fields, defaults included."""
     settings = _plain(attack)
     if not isinstance(settings, dict):
-        raise InputError(f"{type(attack).__name__} must be a frozen dataclass: it goes on record")
+        raise InputError(
+            f"{type(attack).__name__} must be a frozen dataclass, because it is recorded"
+        )
     kind = f"{type(attack).__module__}:{type(attack).__qualname__}"
     return {"name": attack.name, "class": kind, **settings}
 
