@@ -1,27 +1,27 @@
 """Audits: a plan becomes trials, trials become records, records a summary."""
 
-from exhume.audit.executors import Executor, Processes, Ray, Serial
-from exhume.audit.gate import Verdict, judge
 from exhume.audit.plan import Plan, make_plan
-from exhume.audit.record import Record, Trial
 from exhume.audit.runner import run
-from exhume.audit.setting import Setting
-from exhume.audit.store import Store
-from exhume.audit.summary import Bracket, Rate, Row, Summary, summarise
+from exhume.audit.setting import ThreatSetting
+from exhume.runlog.gate import Verdict, judge
+from exhume.runlog.outcome import Outcome, Trial
+from exhume.runlog.store import Store
+from exhume.runlog.summary import Bracket, Rate, Row, Summary, summarise
+from exhume.runtime import Executor, Processes, Ray, Serial
 
 __all__ = [
     "Bracket",
     "Executor",
+    "Outcome",
     "Plan",
     "Processes",
     "Rate",
     "Ray",
-    "Record",
     "Row",
     "Serial",
-    "Setting",
     "Store",
     "Summary",
+    "ThreatSetting",
     "Trial",
     "Verdict",
     "judge",

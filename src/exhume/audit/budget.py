@@ -1,13 +1,13 @@
-"""Fitting a plan into a time: fewer targets of every setting alike, nothing left out in silence."""
+"""Fitting a plan into a time: every setting keeps the same share of its targets."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
-from exhume.audit.costs import Cell, Estimate
+from exhume.audit.costs import Estimate
 from exhume.audit.plan import Plan, Unit
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _STEPS = 40
@@ -15,7 +15,7 @@ _STEPS = 40
 
 @dataclass(frozen=True)
 class Budget:
-    """A time for an audit, as it was asked for.
+    """A time limit for an audit, as requested.
 
     >>> Budget("1h30m").seconds
     5400.0
@@ -39,11 +39,13 @@ class Budget:
 
 
 def spelled(seconds: float) -> str:
-    """Return a time as people say it.
+    """Return a time in words.
 
     >>> spelled(0.034), spelled(75), spelled(5400), spelled(200_000)
-    ('0.034 s', '1 min 15 s', '1 h 30 min', '2 d 7 h')
+    ('< 0.1 s', '1 min 15 s', '1 h 30 min', '2 d 7 h')
     """
+    if 0 < seconds < 0.1:
+        return "< 0.1 s"
     if seconds < 60:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     sizes = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
@@ -59,7 +61,7 @@ def spelled(seconds: float) -> str:
 
 
 def fitted(estimate: Estimate, budget: Budget, *, spent: float = 0.0) -> Plan:
-    """Return the plan with as many targets a setting as fit what is left of a budget.
+    """Return the plan with as many targets per setting as fit what is left of a budget.
 
     Every setting keeps the same share of its targets, at least one release, and whatever of it is
     done already.
@@ -80,7 +82,7 @@ def fitted(estimate: Estimate, budget: Budget, *, spent: float = 0.0) -> Plan:
 
 
 def _limited(estimate: Estimate, share: float) -> tuple[int, ...]:
-    """Return how many targets of each setting a share of them comes to, in whole releases."""
+    """Return the number of targets per setting for a share of them, in whole releases."""
     plan, limits = replace(estimate.plan, limits=()), []
     for index, table in enumerate(plan.config.setting):
         whole, batch = plan.targets(index), table.batch or 1
@@ -90,8 +92,8 @@ def _limited(estimate: Estimate, share: float) -> tuple[int, ...]:
 
 
 def _begun(estimate: Estimate, index: int) -> int:
-    """Return how many targets, from the first on, some attack has been tried on."""
-    if not estimate.done:
+    """Return the number of first targets on which any attack has been tried."""
+    if not estimate.done.keys:
         return 0
     plan = replace(estimate.plan, limits=())
     unit = Unit(index, tuple(range(plan.targets(index))))
@@ -99,7 +101,7 @@ def _begun(estimate: Estimate, index: int) -> int:
         trial.target + 1
         for attack in plan.attacks_on(unit)
         for trial in plan.trials(unit, attack)
-        if trial.key in estimate.done
+        if trial.key in estimate.done.keys
     ]
     return max(found, default=0)
 
@@ -110,20 +112,15 @@ def _seconds(estimate: Estimate, limits: tuple[int, ...]) -> float:
 
 def _too_small(estimate: Estimate, least: tuple[int, ...], budget: Budget, spent: float) -> str:
     smallest = replace(estimate, plan=replace(estimate.plan, limits=least))
-    dearest = max(smallest.costs, key=smallest.seconds)
+    dearest = max(smallest.expenses, key=lambda one: one.seconds(smallest))
+    what = dearest.label(estimate.plan).strip("()")
+    name = estimate.plan.config.setting[dearest.setting].name
     if spent > budget.seconds:
         return f"a budget of {budget.text} is too small: its calibration took {spelled(spent)}"
-    need = spelled(smallest.total() + spent)
+    need, alone = spelled(smallest.total() + spent), dearest.alone(smallest)
+    own = alone + (dearest.seconds(smallest) - alone) / smallest.workers
     return (
         f"a budget of {budget.text} is too small: one release of every setting takes about {need}, "
-        f"of which {spelled(smallest.seconds(dearest))} go to {_named(estimate.plan, dearest)}; "
+        f"of which {spelled(own)} go to {what} on setting {name!r}; "
         "give more time, or leave that out"
     )
-
-
-def _named(plan: Plan, cell: Cell) -> str:
-    name = plan.config.setting[cell.setting].name
-    what = "the trainings" if cell.training else "the preparation"
-    if cell.attack is not None:
-        what = plan.attacks[cell.attack].name
-    return f"{what} on setting {name!r}"

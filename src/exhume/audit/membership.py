@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from exhume.audit.setting import Setting
-from exhume.errors import InputError
-from exhume.seeds import stream
+from exhume.attacks.catalogue import attack_named, membership_test
+from exhume.audit.setting import ThreatSetting
+from exhume.config import AuditTable, SettingTable
+from exhume.protocol.errors import InputError
+from exhume.protocol.seeds import stream
+from exhume.runlog.setting import MembershipOutcome
 
-_PAIRS = 10
-"""Questions that the trials are drawn from: each needs an adversary's preparation."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How the game ended, in a sentence and in numbers; None where it was not played."""
-
-    text: str = ""
-    test: str = ""
-    advantage: float | None = None
-    auc: float | None = None
+if TYPE_CHECKING:
+    from exhume.attacks.informed.membership import MembershipAttack
 
 
-def membership_outcome(setting: Setting, trials: int, seed: int) -> Outcome:
-    """Play the membership game between pairs of targets.
+def membership_tests(table: SettingTable, audit: AuditTable) -> tuple[MembershipAttack, ...]:
+    """Return the tests to try in turn on a setting: the named one, or the default ones.
 
-    The strongest test is used that the training allows: training again with each candidate where
-    that can be repeated, shadow models where it can't (Balle et al. 2022, Algorithm 2).
+    These are the strongest for the training: repeating it with each candidate if possible,
+    otherwise shadow models (Balle et al. 2022, Algorithm 2).
     """
-    from exhume.membership import Candidates, Retraining, ShadowModels, membership_game
+    models = audit.membership_models
+    if audit.membership_test is None:
+        return membership_test("retraining"), membership_test("shadow-models", models=models)
+    attack = None
+    if audit.membership_attack is not None:
+        options = {one.attack: one.values() for one in table.options}
+        attack = attack_named(audit.membership_attack, options.get(audit.membership_attack))
+    return (membership_test(audit.membership_test, attack, models=models),)
+
+
+def membership_outcome(
+    setting: ThreatSetting, tests: Sequence[MembershipAttack], audit: AuditTable
+) -> MembershipOutcome:
+    """Play the membership game between pairs of targets, by the first of ``tests`` that applies."""
+    from exhume.attacks.informed.membership import MembershipQuestion, membership_game
 
     if setting.targets is None or setting.batch is not None or setting.given is not None:
-        return Outcome(
-            "not asked: it needs a training that can be run, and targets beside a fixed set"
+        return MembershipOutcome(
+            "not played: it needs a training that can be run, and targets with a fixed set"
         )
-    count = min(_PAIRS, len(setting.targets) // 2)
+    count = min(audit.membership_pairs, len(setting.targets) // 2)
     if not count:
-        return Outcome("not asked: a pair needs two targets")
-    pairs = [Candidates.pair(setting.targets.take([2 * i, 2 * i + 1])) for i in range(count)]
+        return MembershipOutcome("not played: a pair needs two targets")
+    pairs = [
+        MembershipQuestion.pair(setting.targets.take([2 * i, 2 * i + 1])) for i in range(count)
+    ]
     reasons = []
-    for attack in (Retraining(), ShadowModels()):
+    for attack in tests:
         reason = attack.accepts(setting.knowledge(0), pairs[0])
         if reason is not None:
             reasons.append(reason)
@@ -50,8 +60,8 @@ def membership_outcome(setting: Setting, trials: int, seed: int) -> Outcome:
                 setting.fixed_set,
                 pairs,
                 attack,
-                trials=trials,
-                rng=stream(seed, "membership", setting.name),
+                trials=audit.membership,
+                rng=stream(audit.seed, "membership", setting.name),
                 value_range=setting.value_range,
                 shadow_targets=setting.shadow_targets,
             )
@@ -59,5 +69,5 @@ def membership_outcome(setting: Setting, trials: int, seed: int) -> Outcome:
             reasons.append(str(error))
             continue
         advantage, auc = played.advantage.estimate, played.auc.estimate
-        return Outcome(played.describe(), attack.name, advantage, auc)
-    return Outcome(f"no test ran: {'; '.join(reasons)}")
+        return MembershipOutcome(played.describe(), attack.name, advantage, auc)
+    return MembershipOutcome(f"no test ran: {'; '.join(reasons)}")

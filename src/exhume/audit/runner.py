@@ -1,28 +1,25 @@
-"""Running a plan into a run folder, from wherever it was left."""
+"""Running a plan into a run folder, stage by stage, from wherever it was left."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-import exhume
-from exhume.audit.ahead import train_shadows
-from exhume.audit.authenticity import judge_settings, networks_to_judge
-from exhume.audit.executors import Executor
-from exhume.audit.facts import measure
-from exhume.audit.plan import Plan, Unit
-from exhume.audit.record import canonical
-from exhume.audit.scoring import check_metrics, yardstick
-from exhume.audit.store import Store
-from exhume.audit.summary import Summary, summarise, write_summary
-from exhume.audit.trial import versions
-from exhume.audit.utility import train_settings, training_tasks
-from exhume.errors import StoreError
-
-Progress = Callable[[int, int], None]
-"""Called with what is done and what there is in all: trainings, trials, networks to judge by."""
+from exhume.audit.differences import difference
+from exhume.audit.finished import Finished, FinishedSettings
+from exhume.audit.plan import Plan
+from exhume.audit.scoring import check_metrics
+from exhume.audit.stages import STAGES
+from exhume.audit.stages.attack import RunAttacks
+from exhume.audit.stages.base import Phase, Progress, Steps
+from exhume.protocol.errors import StoreError
+from exhume.protocol.version import __version__
+from exhume.runlog.outcome import canonical
+from exhume.runlog.store import Store
+from exhume.runlog.summary import Summary, summarise, write_summary
+from exhume.runtime import Executor
+from exhume.runtime.versions import versions
 
 
 def run(
@@ -32,35 +29,49 @@ def run(
     *,
     command: str = "",
     progress: Progress | None = None,
+    phase: Phase | None = None,
+    finished: Finished | None = None,
 ) -> Summary:
-    """Run what is not done yet, and summarise. Interrupted at any moment, it can be run again."""
-    tell = progress or (lambda done, total: None)
+    """Run what is not done yet, and summarise. Interrupted at any moment, it can be run again.
+
+    ``progress`` is called after every step, ``finished`` with the bracket of each setting whose
+    trials are all done.
+    """
     check_metrics(plan.config.audit.metrics)
-    with Store.create(folder) as store:
-        _claim(store, plan, command)
-        units = plan.units()
-        total = sum(len(plan.attacks_on(unit)) * len(unit.targets) for unit in units)
-        store.set_meta("expected_trials", str(total))
-        planned = [plan.planned(index) for index in range(len(plan.config.setting))]
-        store.set_meta("planned", canonical({"budget": plan.budget, "targets": planned}))
-        trainings = len(training_tasks(plan))
-        everything = trainings + total + networks_to_judge(plan)
-        tell(len(store.keys()), everything)
-        _prepare(store, plan)
-        done = frozenset(store.keys())
-        train_settings(plan, store, executor, lambda count: tell(len(done) + count, everything))
-        todo = [unit for unit in units if not _finished(plan, unit, done)]
-        train_shadows(plan, todo, done, executor)
-        for _, batches in executor.run(plan, todo, done):
-            for batch in batches:
-                store.save_arrays(batch.artefact, batch.arrays)
-                store.add(batch.records, versions())
-            tell(trainings + len(store.keys()), everything)
-        before = trainings + total
-        judge_settings(plan, store, executor, lambda count: tell(before + count, everything))
-        summary = summarise(store)
+    with Store.create(folder) as log:
+        _claim(log, plan, command)
+        steps = Steps(
+            sum(stage.size(plan) for stage in STAGES),
+            sum(stage.done(plan, log) for stage in STAGES),
+            _told(plan, log, progress, finished),
+            phase,
+        )
+        for stage in STAGES:
+            workers = stage.workers(executor)
+            if workers is None:
+                continue
+            for job in stage.jobs(plan, log):
+                job.carry_out(workers, steps, stage.doing)
+            stage.finish(plan, log)
+        summary = summarise(log.run())
         write_summary(summary, folder)
         return summary
+
+
+def _told(
+    plan: Plan, log: Store, progress: Progress | None, finished: Finished | None
+) -> Progress | None:
+    """Return what to call after every step, for both who want to hear of it."""
+    if finished is None:
+        return progress
+    settings = FinishedSettings(plan, log, finished)
+
+    def tell(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total)
+        settings.look()
+
+    return tell
 
 
 def chosen_before(plan: Plan, folder: Path, budget: str) -> Plan | None:
@@ -68,10 +79,11 @@ def chosen_before(plan: Plan, folder: Path, budget: str) -> Plan | None:
     if not (folder / "records.sqlite").is_file():
         return None
     with Store.open(folder) as store:
-        owner, planned = store.meta("plan"), json.loads(store.meta("planned") or "{}")
-    if owner != plan.identity or planned.get("budget") != budget:
+        owner, header = store.meta("plan"), store.header()
+    if owner != plan.identity or header.budget != budget:
         return None
-    return replace(plan, limits=tuple(planned["targets"]), budget=budget)
+    limits = tuple(header.limits[table.name] for table in plan.config.setting)
+    return replace(plan, limits=limits, budget=budget)
 
 
 def _claim(store: Store, plan: Plan, command: str) -> None:
@@ -80,38 +92,24 @@ def _claim(store: Store, plan: Plan, command: str) -> None:
     if owner not in (None, own):
         if store.keys():
             raise StoreError(
-                f"{store.folder} holds another audit ({store.meta('title')}); choose another "
-                "--out, or remove that folder"
+                f"{store.folder} holds another audit ({store.meta('title')}): "
+                f"{difference(store.meta('contents'), plan.contents)}; choose another --out, or "
+                "remove that folder"
             )
         # A configuration that failed before its first trial: its correction may start over.
         store.forget()
     if owner != own:
         names = ", ".join(table.name for table in plan.config.setting)
         store.set_meta("title", f"settings {names}, seed {plan.config.audit.seed}")
-        store.set_meta("config", canonical(plan.config.model_dump(mode="json")))
+        store.set_meta("started", datetime.now(UTC).isoformat(timespec="minutes"))
+        store.set_meta("files", canonical(plan.named_files))
+        store.set_meta("contents", plan.contents)
         store.set_meta("versions", canonical(versions()))
-        store.set_meta("exhume_version", exhume.__version__)
+        store.set_meta("exhume_version", __version__)
         store.set_meta("command", command)
         store.set_meta("plan", own)
-
-
-def _prepare(store: Store, plan: Plan) -> None:
-    """Measure every setting, and keep the targets and their nearest records for the report."""
-    known = store.facts()
-    for index, table in enumerate(plan.config.setting):
-        if table.name in known:
-            continue
-        facts = measure(plan, index)
-        setting, oracle = plan.setting(index), yardstick(plan, index).oracle
-        if setting.targets is not None and oracle is not None:
-            arrays = {
-                "targets": setting.targets.x,
-                "nearest": setting.pool[oracle.nearest_index],
-                "nearest_distance": oracle.nearest_distance,
-            }
-            store.save_arrays(f"{index:03d}-truth", arrays)
-        store.add_facts(table.name, {**facts.plain(), "truth": f"{index:03d}-truth"})
-
-
-def _finished(plan: Plan, unit: Unit, done: frozenset[str]) -> bool:
-    return plan.keys(unit) <= done
+    # A new title needs no new run.
+    store.set_meta("config", canonical(plan.config.model_dump(mode="json")))
+    store.set_meta("expected_trials", str(RunAttacks().size(plan)))
+    planned = [plan.planned(index) for index in range(len(plan.config.setting))]
+    store.set_meta("planned", canonical({"budget": plan.budget, "targets": planned}))

@@ -8,12 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
-from exhume.audit.influence import columns
 from exhume.audit.plan import Plan
-from exhume.audit.setting import Setting
+from exhume.audit.setting import ThreatSetting
+from exhume.audit.target_influence import influence_of
 from exhume.config import Config
-from exhume.errors import InputError
 from exhume.metrics import (
     RMSE,
     Metric,
@@ -24,17 +22,20 @@ from exhume.metrics import (
     nearest_neighbours,
 )
 from exhume.metrics.attributes import AttributeRMSE
-from exhume.metrics.euclidean import EuclideanMetric
+from exhume.metrics.error import EuclideanMetric
 from exhume.metrics.names import names
-from exhume.reconstruction import Reconstruction
-from exhume.release import Weights
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.images import sides_of
+from exhume.protocol.reconstruction import Reconstruction
+from exhume.protocol.release import Weights
 from exhume.training import Model
 from exhume.training.answers import trained_model
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How good one reconstruction is; everything None where the truth is not known."""
+    """The scores of one reconstruction; everything is None if the truth is not known."""
 
     success: bool | None = None
     distance: float | None = None
@@ -54,48 +55,73 @@ class Yardstick:
 
 def yardstick(plan: Plan, index: int) -> Yardstick:
     """Return the metrics and thresholds of a setting; a process computes them once."""
-    kept = _cached(plan.config, plan.files, index)
-    if "yardstick" not in kept:
-        kept["yardstick"] = _measured(plan.setting(index), plan.config.audit.metrics)
-    return kept["yardstick"]
+    return _yardstick(plan.config, plan.files, plan.live, index)
 
 
 @lru_cache(maxsize=4)
-def _cached(config: Config, files: tuple[str, ...], index: int) -> dict[str, Yardstick]:
-    return {}
+def _yardstick(
+    config: Config, files: tuple[str, ...], live: tuple[ThreatSetting, ...], index: int
+) -> Yardstick:
+    setting = Plan(config, (), files, live=live).setting(index)
+    return _measured(setting, config.audit.metrics)
 
 
-def _measured(setting: Setting, wanted: Sequence[str]) -> Yardstick:
+def _measured(setting: ThreatSetting, wanted: Sequence[str]) -> Yardstick:
     scale, value_range = setting.scale, setting.value_range
     success: EuclideanMetric = RMSE(value_range=value_range, scale=scale)
     if setting.known_columns:
-        # What was known beforehand must not count as rebuilt.
+        # Known values must not count as rebuilt.
         success = AttributeRMSE(known=setting.known_mask, value_range=value_range, scale=scale)
     predict = _classifier(setting)
     metrics = tuple(
-        make(name, value_range=value_range, scale=scale, predict=predict)
+        make(
+            name,
+            value_range=value_range,
+            scale=scale,
+            predict=predict,
+            schema=setting.schema,
+            unknown=_unknown_columns(setting),
+        )
         for name in wanted or default_metrics(setting)
     )
     oracle = None
     if setting.targets is not None:
+        if not len(setting.pool):
+            raise InputError(
+                f"setting {setting.name!r}: the adversary has no record, and how close a rebuilt "
+                "one must come is measured by the nearest that it has: add knowledge.shadow_targets"
+            )
         oracle = nearest_neighbours(setting.targets.x, setting.pool, success)
     return Yardstick(success, metrics, oracle)
 
 
-def default_metrics(setting: Setting) -> tuple[str, ...]:
-    """Images get the perceptual metrics too; LPIPS only where its weights are at hand."""
+def default_metrics(setting: ThreatSetting) -> tuple[str, ...]:
+    """Images also get the perceptual metrics; LPIPS only if its weights are available."""
     shape = setting.fixed_set.record_shape
-    if setting.value_range is None or len(shape) < 2 or min(shape[:2]) < 16:
+    if setting.schema is not None and setting.batch is not None:
+        return ("rmse", "mse", "values-right", "records-right")
+    if setting.value_range is None or len(shape) not in (2, 3) or min(sides_of(shape)[:2]) < 16:
         return ("rmse", "mse") if setting.value_range is None else ("rmse", "mse", "psnr", "ncc")
     perceptual = ("ssim",) if lpips_unavailable() is not None else ("ssim", "lpips")
     return ("rmse", "mse", "psnr", "ncc", *perceptual)
+
+
+def _unknown_columns(setting: ThreatSetting) -> tuple[str, ...]:
+    """Return the columns of a table of which some entry is not known."""
+    if setting.schema is None:
+        return ()
+    known, schema = set(setting.known_columns), setting.schema
+    pairs = zip(schema.names, schema.places, strict=True)
+    return tuple(name for name, place in pairs if not known >= {*range(place.start, place.stop)})
 
 
 def check_metrics(wanted: Sequence[str]) -> None:
     """Refuse a metric's name before anything is run."""
     for name in wanted:
         if name not in names():
-            raise InputError(f"there is no metric called {name!r}; there are {', '.join(names())}")
+            raise InputError(
+                f"there is no metric called {name!r}; the metrics are {', '.join(names())}"
+            )
 
 
 def scores_of(
@@ -107,10 +133,12 @@ def scores_of(
         return [Scores() for _ in results]
     truth, labels = setting.targets.x[list(targets)], setting.targets.labels[list(targets)]
     thresholds = yard.oracle.nearest_distance[list(targets)] * plan.config.audit.closeness
+    if setting.register is not None:
+        thresholds = np.array([_halfway(setting, yard.success, target) for target in targets])
     found = [i for i, result in enumerate(results) if len(result)]
     batches = setting.groups(range(len(targets)))
     tables = {m.name: _metric_column(m, truth, results, found, batches) for m in yard.metrics}
-    tables |= columns(plan, index, targets)
+    tables |= influence_of(plan, index, targets)
     distances = _column(yard.success, truth, results, found)
     return [
         Scores(
@@ -124,6 +152,18 @@ def scores_of(
     ]
 
 
+def _halfway(setting: ThreatSetting, metric: EuclideanMetric, target: int) -> float:
+    """Return half the distance to the next candidate: what is closer names the target alone.
+
+    No point is that close to two candidates, so a blind guess names the target with chance 1/K.
+    """
+    assert setting.targets is not None
+    candidates = setting.knowledge(target).candidates
+    assert candidates is not None
+    distances = metric.pairwise(setting.targets.x[[target]], candidates.x)[0]
+    return 0.5 * float(np.sort(distances)[1])
+
+
 def members(
     plan: Plan,
     index: int,
@@ -132,11 +172,11 @@ def members(
     *,
     blind: bool = False,
 ) -> list[Reconstruction]:
-    """Return one result a target: a batch's candidates are dealt out to the targets in it.
+    """Return one result per target: a batch's candidates are assigned to its targets.
 
-    A release shows no order of its batch, so the order is not held against an attack: candidates
-    are assigned so that the total error is the smallest. One ``blind`` guess is made of every
-    target: whoever does not look need not know how many there are.
+    A release does not show the order of its batch, so the order does not count: candidates are
+    assigned so that the total error is smallest. One ``blind`` guess is used for every target,
+    because a guess does not know their number.
     """
     setting, yard = plan.setting(index), yardstick(plan, index)
     if setting.batch is None:
@@ -157,8 +197,8 @@ def members(
 def _member(result: Reconstruction, place: int) -> Reconstruction:
     """Return the candidate at ``place`` alone; -1 stands for none."""
     own = slice(place, place + 1) if place >= 0 else slice(0, 0)
-    parts = (result.labels, result.confidence, result.error_estimate)
-    labels, confidence, estimate = (None if part is None else part[own] for part in parts)
+    parts = (result.labels, result.confidence, result.error_estimate, result.cell_confidence)
+    labels, confidence, estimate, cells = (None if part is None else part[own] for part in parts)
     return Reconstruction(
         result.samples[own],
         result.status,
@@ -167,6 +207,7 @@ def _member(result: Reconstruction, place: int) -> Reconstruction:
         estimate,
         result.message,
         result.stats,
+        cells,
     )
 
 
@@ -212,7 +253,7 @@ def _or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _classifier(setting: Setting) -> _Classifier | None:
+def _classifier(setting: ThreatSetting) -> _Classifier | None:
     """A public classifier for KL: the same model, trained on the fixed set alone."""
     model = trained_model(setting.mechanism)
     if not isinstance(model, Model) or model.classes is None or setting.given is not None:
@@ -221,9 +262,9 @@ def _classifier(setting: Setting) -> _Classifier | None:
 
 
 class _Classifier:
-    """Trained on first use: most audits never ask."""
+    """Trained on first use: most audits never need it."""
 
-    def __init__(self, model: Model, setting: Setting) -> None:
+    def __init__(self, model: Model, setting: ThreatSetting) -> None:
         self._model, self._setting = model, setting
         self._release: Weights | None = None
 

@@ -1,4 +1,4 @@
-"""One threat model made real: data split, mechanism built, knowledge handed out."""
+"""One threat model as objects: the split data, the mechanism, the knowledge."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
-from exhume.attacks.baseline import column_scale
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge, KnownAttributes
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Release
-from exhume.seeds import stream
+from exhume.attacks.blind import column_scale
+from exhume.audit.register import Register
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge, KnownAttributes
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Release
+from exhume.protocol.schema import Schema
+from exhume.protocol.seeds import stream
+from exhume.training.answers import trained_model
+from exhume.training.own_loop import Loop
 
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """What is audited: a mechanism (or one release from outside), who knows what, and the truth.
+class ColumnUnits:
+    """What the columns of records were centred by and divided by."""
+
+    mean: FloatArray
+    deviation: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ThreatSetting:
+    """What is audited: a mechanism (or one release from outside), the knowledge, and the truth.
 
     ``targets`` are the truth: only metrics see them. ``reserve`` holds records like the targets
-    that nobody in the threat model has: they measure utility and the prior. With ``batch`` a
-    release is about that many targets together and nothing else; without, about one target beside
-    the fixed set.
+    that nobody in the threat model has: they measure utility and the prior. With ``batch``, a
+    release is computed on that many targets only; without, on one target and the fixed set.
     """
 
     name: str
@@ -43,15 +54,23 @@ class Setting:
     initial: Mapping[str, Array] | None = None
     batch: int | None = None
     knows_statistics: bool = False
+    register: Register | None = None
+    schema: Schema | None = None
+    """What the entries of a table's records mean."""
+    left_out: int = 0
+    """Rows of the data that are neither known nor targets."""
+    origin: str = ""
+    """Whether the file of a fitted estimator holds the numbers of a fit on these rows."""
+    units: ColumnUnits | None = None
 
     @property
     def size(self) -> int:
-        """How many records there are to rebuild."""
+        """The number of records to rebuild."""
         return (self.batch or 1) if self.targets is None else len(self.targets)
 
     @property
     def records(self) -> int:
-        """How many records a release is made of."""
+        """The number of records of a release."""
         return self.batch or len(self.fixed_set) + 1
 
     @property
@@ -62,7 +81,7 @@ class Setting:
         return mask
 
     def groups(self, indices: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return the targets that go into one release together."""
+        """Return the targets of one release."""
         size = self.batch or 1
         return [tuple(indices[i : i + size]) for i in range(0, len(indices), size)]
 
@@ -74,7 +93,9 @@ class Setting:
     @property
     def scale(self) -> FloatArray | None:
         """The unit of each entry of a record, for errors."""
-        return column_scale(self.pool, self.value_range)
+        if not len(self.pool):
+            return None
+        return column_scale(self.pool, self.value_range, self.schema)
 
     def knowledge(self, *members: int) -> Knowledge:
         """What the adversary knows when it attacks the release of these targets."""
@@ -89,12 +110,29 @@ class Setting:
             known_attributes=self._attributes(truth),
             initial=self.initial,
             batch_norm=self._statistics(truth),
+            candidates=self._candidates(truth, *members),
+            schema=self.schema,
         )
+
+    def _candidates(self, truth: Records | None, *members: int) -> Records | None:
+        """The list of which the target is one; a person's own as it is, where nobody knows it."""
+        if self.register is None:
+            return None
+        return self.register.decoys if truth is None else self.register.around(truth, members[0])
 
     def releases(self, groups: Sequence[tuple[int, ...]], seed: int) -> Sequence[Release]:
         """Publish with each of these groups of targets, each with its own random stream."""
         if self.given is not None:
             return [self.given for _ in groups]
+        assert self.targets is not None
+        if isinstance(trained_model(self.mechanism), Loop):
+            from exhume.audit.loops import kept_release
+
+            return [kept_release(self, group, seed) for group in groups]
+        return self.published(groups, seed)
+
+    def published(self, groups: Sequence[tuple[int, ...]], seed: int) -> Sequence[Release]:
+        """Publish with each of these groups of targets, now."""
         assert self.targets is not None
         rngs = [stream(seed, "training", self.name, group[0]) for group in groups]
         try:
@@ -114,7 +152,7 @@ class Setting:
         step = gradient_step(self.mechanism)
         if truth is None or step is None or not self.knows_statistics:
             return None
-        from exhume.attacks.matching.statistics import batch_statistics
+        from exhume.training.batch_statistics import batch_statistics
 
         return batch_statistics(step, truth) or None
 

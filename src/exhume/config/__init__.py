@@ -1,45 +1,49 @@
-"""An audit as a TOML file says it. Unknown keys are refused; names live here and nowhere else."""
+"""The TOML form of an audit. Unknown keys are refused; names as strings exist only here."""
 
-from exhume.config.audit import (
-    AuditTable,
-    ClippingTable,
-    Config,
-    DataTable,
-    KnowledgeTable,
-    SettingTable,
-    TrainingTable,
-)
-from exhume.config.defences import DefenceTable, OutputPerturbationTable
-from exhume.config.options import OptionsTable
+from exhume.config.audit import AuditTable, Config, SettingTable
+from exhume.config.data_and_knowledge import DataTable, KnowledgeTable
+from exhume.config.defences import DefenceTable, listed_defences
 from exhume.config.reading import load, parse
 from exhume.config.release import (
     NETWORKS,
+    EstimatorReleaseTable,
     ImprintTable,
     LinearReleaseTable,
     NetworkReleaseTable,
     ReleaseTable,
     WarmUpTable,
 )
-from exhume.config.utility import UtilityTable
+from exhume.config.setting_tables import OptionsTable, UtilityTable
+from exhume.config.training import (
+    OPTIMISERS,
+    SCHEDULES,
+    ClippingTable,
+    ScheduleTable,
+    TrainingTable,
+)
 
 __all__ = [
     "NETWORKS",
+    "OPTIMISERS",
+    "SCHEDULES",
     "AuditTable",
     "ClippingTable",
     "Config",
     "DataTable",
     "DefenceTable",
+    "EstimatorReleaseTable",
     "ImprintTable",
     "KnowledgeTable",
     "LinearReleaseTable",
     "NetworkReleaseTable",
     "OptionsTable",
-    "OutputPerturbationTable",
     "ReleaseTable",
+    "ScheduleTable",
     "SettingTable",
     "TrainingTable",
     "UtilityTable",
     "WarmUpTable",
+    "listed_defences",
     "load",
     "parse",
 ]

@@ -3,131 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
-    Tag,
     field_validator,
     model_validator,
 )
 
-from exhume.config.base import Count, Positive, Table
+from exhume.config.base import Count, FilePath, Natural, Positive, Table
+from exhume.config.data_and_knowledge import DataTable, KnowledgeTable
 from exhume.config.defences import DefenceTable
-from exhume.config.options import Options
-from exhume.config.release import NetworkReleaseTable, ReleaseTable
-from exhume.config.starts import StartTable
-from exhume.config.utility import UtilityTable
-
-
-class DataTable(Table):
-    """Where the records come from, and how many the model and the adversary have.
-
-    Where nobody says how many ``shadow_targets``, there are none beside a fixed set, and beside
-    batches 200, or half of the records that are left.
-    ``shadow_targets_from`` names another data set that the shadow targets come from; its classes
-    are numbered round the model's own. ``before`` records, which everybody has, are what the model
-    was trained on before, in the same way; it starts from there. ``whole`` takes the data set's
-    test records too. ``shrink`` k makes images smaller: k × k pixels become their mean.
-    """
-
-    name: str | None = None
-    whole: bool = False
-    shrink: Count = 1
-    file: Path | None = None
-    label: str | None = None
-    classes: tuple[int, ...] | None = None
-    fixed_set: Annotated[int, Field(ge=2)] | None = None
-    shadow_targets: Annotated[int, Field(ge=0)] | None = None
-    shadow_targets_from: str | None = None
-    before: Annotated[int, Field(ge=0)] = 0
-    units: Literal["raw", "fixed-set"] = "raw"
-
-    @model_validator(mode="after")
-    def _one_source(self) -> DataTable:
-        if (self.name is None) == (self.file is None):
-            raise ValueError("give either a name or a file")
-        return self
-
-
-class ClippingTable(Table):
-    """DP-GD: records' gradients cut to ``norm``, noise of norm · ``noise_multiplier`` added."""
-
-    norm: Positive
-    noise_multiplier: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class TrainingTable(Table):
-    """How a network was trained; the adversary knows it. Without ``batch_size``: full batches.
-
-    ``seed`` draws the initial parameters and the order of batches, where not the audit's does.
-    ``loss`` is for weights alone: two classes may have one output between them (logistic), and a
-    number to predict has the squared error. Everywhere else the labels tell.
-    """
-
-    optimiser: Literal["sgd", "adam"] = "sgd"
-    learning_rate: Positive
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    epochs: Count
-    batch_size: Count | None = None
-    poisson: bool = False
-    initialisation: Literal["lecun", "glorot", "he"] = "lecun"
-    clipping: ClippingTable | None = None
-    precision: Literal["float32", "float64"] = "float32"
-    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    loss: Literal["cross-entropy", "logistic", "squared-error"] | None = None
-
-    @model_validator(mode="after")
-    def _agrees(self) -> TrainingTable:
-        if self.optimiser == "adam" and self.momentum:
-            raise ValueError("momentum goes with optimiser = 'sgd'; Adam has its own")
-        if self.poisson and self.batch_size is None:
-            raise ValueError("poisson sampling needs a batch_size")
-        parts = self.clipping is not None or self.batch_size is not None
-        if self.loss == "logistic" and (self.optimiser != "sgd" or parts):
-            raise ValueError("loss = 'logistic' goes with full-batch gradient descent ('sgd')")
-        return self
-
-
-Columns = tuple[Annotated[int, Field(ge=0)], ...]
-Half = Literal["upper-half", "lower-half", "left-half", "right-half"]
-
-
-def _columns_or_half(value: object) -> str:
-    return "half" if isinstance(value, str) else "columns"
-
-
-class KnowledgeTable(Table):
-    """What the adversary has beside the training algorithm and the fixed set.
-
-    ``attributes`` are the target's values that it knows: columns, or half of an image.
-    ``training`` goes with networks. ``initial``: whether it knows where that training started, or
-    the file with those parameters; ``order``: whether it knows the order of the mini-batches;
-    ``batch_norm``: whether it knows the statistics of the batch that a gradient was taken on.
-    ``record_shape`` is needed where no records tell it.
-    """
-
-    labels: bool = False
-    attributes: Annotated[
-        Annotated[Columns, Tag("columns")] | Annotated[Half, Tag("half")],
-        Discriminator(_columns_or_half),
-    ] = ()
-    fixed_set: Path | None = None
-    shadow_targets: Path | None = None
-    record_shape: tuple[Count, ...] | None = None
-    batch_norm: bool = False
-    value_range: tuple[float, float] | None = None
-    training: TrainingTable | None = None
-    initial: bool | Path = True
-    order: bool = True
+from exhume.config.release import EstimatorReleaseTable, NetworkReleaseTable, ReleaseTable
+from exhume.config.setting_tables import Options, StartTable, UtilityTable
 
 
 def _printable(name: str) -> str:
-    """A name stands in tables, in XML and in one-line errors."""
+    """A name appears in tables, in XML and in one-line errors."""
     if not name.isprintable():
         raise ValueError("a name must be printable and on one line")
     return name
@@ -146,27 +40,42 @@ class SettingTable(Table):
     name: Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_printable)] = "audit"
     title: str = ""
     targets: Count | None = None
-    """How many targets this setting has, where not as many as [audit] says."""
+    """The number of targets of this setting; default: that of [audit]."""
     attacks: tuple[str, ...] | None = None
-    """Which attacks are run on it, where not those that [audit] says."""
+    """The attacks that run on it; default: those of [audit]."""
     grid: Grid = ()
     """Defences to compare by name: the setting is audited without them and with each in turn."""
     group: str = ""
-    """What setting of a grid it is, where it is one."""
+    """The name of its grid, if it belongs to one."""
     defence: str = ""
-    """Which defence of a grid it has; empty where it has none of them."""
+    """The defence of the grid that it has; empty for none."""
     utility: UtilityTable | None = None
-    """How the victim is trained with the defence in the loop, where what that costs is asked."""
+    """The training of the victim with the defence in the loop, to measure its cost."""
     start: StartTable | None = None
-    """Where searches for records begin, in a study of how much depends on it."""
+    """Where searches for records start, to study the influence of the start."""
     data: DataTable | None = None
     release: ReleaseTable
     knowledge: KnowledgeTable = KnowledgeTable()
     options: Options = ()
+    truth: FilePath | None = None
+    """The true records of this setting's release; default: those of [audit]."""
+
+    @property
+    def start_file(self) -> Path | None:
+        """The file of the parameters that a training began with, where there is one."""
+        before = getattr(self.release, "before", None)
+        initial = self.knowledge.initial
+        return before or (initial if isinstance(initial, Path) else None)
+
+    @property
+    def recording(self) -> Path | None:
+        """The folder of a recorded training, where the release is one."""
+        release = self.release
+        return release.recording if isinstance(release, NetworkReleaseTable) else None
 
     @property
     def batch(self) -> int | None:
-        """How many records a release is about, where it is about a batch and nothing else."""
+        """The number of records of a release that is computed on one batch only."""
         if isinstance(self.release, NetworkReleaseTable) and self.release.batched:
             return self.release.batch_size
         return None
@@ -193,9 +102,9 @@ class SettingTable(Table):
             if not name or len(self.name) + len(name) > 100:
                 raise ValueError(f"a defence's name must have 1 to 40 characters, got {name!r}")
         if self.grid and (self.group or self.defence):
-            raise ValueError("group and defence are what a grid makes: give grid alone")
+            raise ValueError("group and defence are set by a grid: give only grid")
         if self.grid and self.release.file is not None:
-            raise ValueError("a release from a file has the defences that it has: no grid")
+            raise ValueError("a release from a file cannot have a grid: its defences are fixed")
         return self
 
     @model_validator(mode="after")
@@ -219,9 +128,23 @@ class SettingTable(Table):
     @model_validator(mode="after")
     def _training_with_networks(self) -> SettingTable:
         network, known = isinstance(self.release, NetworkReleaseTable), self.knowledge
-        if not network and {"training", "initial", "order"} & known.model_fields_set:
-            raise ValueError("knowledge.training, initial and order go with networks")
-        if network and self.release.kind != "gradient" and known.training is None:
+        own = {"training", "initial", "order", "draws"}
+        if not network and own & known.model_fields_set:
+            raise ValueError("knowledge.training, initial, order and draws go with networks")
+        loop = isinstance(self.release, NetworkReleaseTable) and self.release.training is not None
+        if loop:
+            return self._with_a_loop()
+        if "seed" in known.model_fields_set:
+            raise ValueError(
+                "knowledge.seed is that of a loop, release.training; the seed of a training that "
+                "is described is knowledge.training.seed"
+            )
+        if (
+            network
+            and self.release.kind != "gradient"
+            and known.training is None
+            and self.recording is None
+        ):
             raise ValueError("a network needs knowledge.training: optimiser, learning_rate, epochs")
         stated = None if known.training is None else known.training.loss
         if stated and not (isinstance(self.release, NetworkReleaseTable) and self.release.alone):
@@ -232,7 +155,38 @@ class SettingTable(Table):
         if self.release.kind == "gradient" and known.training is not None:
             raise ValueError("a gradient has no knowledge.training; local steps are an 'update'")
         if self.batch is None and {"batch_norm", "record_shape"} & known.model_fields_set:
-            raise ValueError("knowledge.batch_norm and record_shape go with gradients and updates")
+            raise ValueError(
+                "knowledge.batch_norm and record_shape go with gradients, updates and weights "
+                "alone (release.batch_size): beside a fixed set, the records tell"
+            )
+        return self
+
+    def _with_a_loop(self) -> SettingTable:
+        """Check a training that is a function: nothing else is told of it."""
+        told = {"training", "initial", "order", "draws", "batch_norm", "record_shape"}
+        given = sorted(told & self.knowledge.model_fields_set)
+        if given:
+            raise ValueError(
+                f"knowledge.{given[0]} describes a training: the loop of release.training is known "
+                "as it is"
+            )
+        if self.knowledge.seed is True and self.release.file is not None:
+            raise ValueError(
+                "knowledge.seed = true is for models trained here; a file was trained with a seed "
+                "of its own: give that number"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _candidates_with_transcripts(self) -> SettingTable:
+        known, transcript = self.knowledge, self.release.kind == "transcript"
+        if not transcript and "candidates" in known.model_fields_set:
+            raise ValueError("knowledge.candidates goes with release.kind = 'transcript'")
+        if transcript and (known.attributes or (known.labels and known.candidates != 0)):
+            raise ValueError(
+                "beside a transcript the adversary has candidates: knowledge.labels and attributes "
+                "would tell some of them apart beforehand (labels go with candidates = 0)"
+            )
         return self
 
     @model_validator(mode="after")
@@ -240,17 +194,23 @@ class SettingTable(Table):
         known = self.knowledge
         if isinstance(known.initial, Path) and self.release.file is None:
             raise ValueError("knowledge.initial as a file goes with release.file")
+        if self.truth is not None and self.release.file is None:
+            raise ValueError("truth goes with release.file; with [data], targets are drawn from it")
+        if getattr(self.release, "before", None) and "initial" in known.model_fields_set:
+            raise ValueError("release.before is the start: leave knowledge.initial out")
         return self
 
     @model_validator(mode="after")
     def _simulated_or_given(self) -> SettingTable:
         if self.batch is not None:
             return self._batch_of_its_own()
+        if self.recording is not None:
+            return self._recorded()
         given = self.release.file is not None
         if not given and self.knowledge.shadow_targets is not None:
             raise ValueError(
-                "knowledge.shadow_targets is a file for a release from a file; beside [data], "
-                "data.shadow_targets says how many to set aside"
+                "knowledge.shadow_targets is a file for a release from a file; with [data], "
+                "data.shadow_targets is the number to set aside"
             )
         if given and (self.data is not None or self.knowledge.fixed_set is None):
             raise ValueError(
@@ -263,26 +223,34 @@ class SettingTable(Table):
             )
         return self
 
-    def _batch_of_its_own(self) -> SettingTable:
-        """Check a gradient or update: nothing of the training but the batch is private."""
-        known, given = self.knowledge, self.release.file is not None
-        if known.fixed_set is not None or (self.data is not None and self.data.fixed_set):
-            kind = (
-                "model with a batch_size" if self.release.kind == "weights" else self.release.kind
-            )
+    def _recorded(self) -> SettingTable:
+        """Check a recorded training: it has its records and its settings."""
+        own = {"fixed_set", "shadow_targets", "training", "initial", "order", "seed"}
+        if self.data is not None or own & self.knowledge.model_fields_set:
             raise ValueError(
-                f"a {kind} has no fixed set; records that the adversary may learn "
-                "from are shadow_targets"
+                "a recording has its own records and training: leave [data], knowledge.fixed_set, "
+                "shadow_targets, training, initial, order and seed out"
+            )
+        return self
+
+    def _batch_of_its_own(self) -> SettingTable:
+        """Check a gradient or update: only its batch is private."""
+        known, given = self.knowledge, self.release.file is not None
+        one = "an update" if self.release.kind == "update" else f"a {self.release.kind}"
+        if known.fixed_set is not None or (self.data is not None and self.data.fixed_set):
+            alone = "a model with a batch_size"
+            raise ValueError(
+                f"{alone if self.release.kind == 'weights' else one} has no fixed set; records "
+                "that the adversary may learn from are shadow_targets"
             )
         if known.attributes:
-            raise ValueError(f"knowledge.attributes can't be told for a {self.release.kind} yet")
+            raise ValueError(f"knowledge.attributes are not supported for {one}")
         if given == (self.data is not None):
+            raise ValueError(f"give either [data] to take {one} of, or release.file")
+        if given and self.release.kind != "weights" and self.start_file is None:
+            either = " (or release.before)" if self.release.kind == "update" else ""
             raise ValueError(
-                f"give either [data] to take a {self.release.kind} of, or release.file"
-            )
-        if given and self.release.kind != "weights" and not isinstance(known.initial, Path):
-            raise ValueError(
-                f"a {self.release.kind} from a file needs knowledge.initial: the file with the "
+                f"{one} from a file needs knowledge.initial{either}: the file with the "
                 "parameters at which it was taken"
             )
         return self
@@ -296,20 +264,56 @@ def _some_networks(count: int) -> int:
 
 
 class AuditTable(Table):
-    """How much to run, and what counts as success."""
+    """How much to run, and what counts as success; ``title`` and ``author`` head the report."""
 
+    title: Annotated[str, Field(max_length=120), AfterValidator(_printable)] = ""
+    author: Annotated[str, Field(max_length=120), AfterValidator(_printable)] = ""
     attacks: tuple[str, ...] | None = None
     targets: Count = 50
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     metrics: tuple[str, ...] = ()
     closeness: Positive = 1.0
-    membership: Annotated[int, Field(ge=0)] = 0
-    """Games of membership inference a setting: which of two targets was trained on?"""
+    membership: Natural = 0
+    """Games of membership inference per setting: which of two targets was trained on?"""
+    membership_test: str | None = None
+    """The test that plays them; default: the strongest one that applies."""
+    membership_attack: str | None = None
+    """The attack whose reconstructions the test ``by-reconstruction`` uses."""
+    membership_models: Count | None = None
+    """Shadow models that such a test trains per candidate, where not as many as it would."""
+    membership_pairs: Count = 10
+    """Pairs of targets that the games are about: each needs shadow models of its own."""
     authenticity: Annotated[int, AfterValidator(_some_networks)] = 8
-    """Networks of the adversary's own that judge what comes out of weights alone: is it real?"""
+    """The number of the adversary's own networks for judging candidates from weights alone."""
+    kappa: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The chance of a blind guess, where it is known and not measured."""
+    similar: FilePath | None = None
+    """Records like the targets that the chance of a blind guess is bounded from."""
+    canaries: Natural = 0
+    """Records of one training with canaries, which proves a lower limit on ε; a transcript's."""
     influence: bool = False
-    """Follow each target through training: its gradients' norm and zeros, beside the metrics."""
-    truth: Path | None = None
+    """Observe each target during training: its gradients' norm and zeros, with the metrics."""
+    truth: FilePath | None = None
+
+    @model_validator(mode="after")
+    def _one_prior(self) -> AuditTable:
+        if self.kappa is not None and self.similar is not None:
+            raise ValueError("give either kappa or similar, the records that it is bounded from")
+        return self
+
+    @model_validator(mode="after")
+    def _test_of_a_game(self) -> AuditTable:
+        if self.membership_test is not None and not self.membership:
+            raise ValueError("membership_test goes with membership, the number of games")
+        if not self.membership and {"membership_models", "membership_pairs"} & set(
+            self.model_fields_set
+        ):
+            raise ValueError("membership_models and _pairs go with membership, the number of games")
+        if (self.membership_attack is not None) != (self.membership_test == "by-reconstruction"):
+            raise ValueError(
+                "membership_attack and membership_test = 'by-reconstruction' go together"
+            )
+        return self
 
 
 class Config(Table):
@@ -321,7 +325,7 @@ class Config(Table):
     @field_validator("setting", mode="after")
     @classmethod
     def _expanded(cls, settings: tuple[SettingTable, ...]) -> tuple[SettingTable, ...]:
-        """Have every defence of a grid as a setting of its own."""
+        """Turn every defence of a grid into a separate setting."""
         return tuple(one for setting in settings for one in setting.alternatives())
 
     @model_validator(mode="after")
@@ -334,13 +338,24 @@ class Config(Table):
             raise ValueError(f"two settings are called {twice[0]!r}: give each its own name")
         return self
 
+    def truth_of(self, setting: SettingTable) -> Path | None:
+        """Return the file of a setting's true records: its own, or that of the whole audit."""
+        return setting.truth or self.audit.truth
+
     def files(self) -> list[Path]:
         """Return every file that the audit reads, in a fixed order."""
-        named = [self.audit.truth]
+        named = [self.audit.truth, self.audit.similar]
         for setting in self.setting:
             data = None if setting.data is None else setting.data.file
-            initial = setting.knowledge.initial
-            named += [data, setting.release.file, setting.knowledge.fixed_set]
-            named += [initial if isinstance(initial, Path) else None]
+            named += [data, setting.release.file, setting.knowledge.fixed_set, setting.truth]
+            if isinstance(setting.release, NetworkReleaseTable):
+                named += [setting.release.program]
+            if isinstance(setting.release, EstimatorReleaseTable):
+                named += [setting.release.stored]
+            named += [setting.start_file]
+            recorded = setting.recording
+            named += [] if recorded is None else [recorded / "recording.json"]
             named += [setting.knowledge.shadow_targets]
+            listed = setting.knowledge.candidates
+            named += [listed if isinstance(listed, Path) else None]
         return [path for path in named if path is not None]

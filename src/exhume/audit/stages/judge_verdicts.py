@@ -1,147 +1,52 @@
-"""What is said of each candidate, by what right, and how right that was."""
+"""The judge's verdicts on candidates: learned on the adversary's own networks, then measured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
-from exhume.audit.authenticity import (
-    NEAREST,
-    Examined,
-    centre_of,
-    held_out_records,
-)
-from exhume.audit.plan import Plan
-from exhume.audit.store import Store
-from exhume.authenticity import (
+from exhume.attacks.weights_only.authenticity import (
+    AuthenticityEvidence,
+    AuthenticityVerdict,
     Calibration,
-    Evidence,
     Grouped,
-    Verdict,
     calibrate,
     claims,
     in_turn,
     joined,
     learn,
 )
-from exhume.errors import InputError
+from exhume.audit.plan import Plan
+from exhume.audit.stages.judge_networks import (
+    NEAREST,
+    NetworkTask,
+    centre_of,
+    held_out_records,
+)
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.runlog.authenticity import (
+    ALLOWED,
+    LEVEL,
+    Authenticity,
+    Beside,
+    JudgedCandidate,
+    RocCurve,
+)
+from exhume.runlog.store import Store
 
-LEVEL = 0.9
-"""A candidate is real if no held-out record is nearer, and correlates this much with its own."""
-ALLOWED = 0.1
 _MOST_POINTS = 100
-_WORDS = (Verdict.REAL.value, Verdict.INVENTED.value)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """An ROC curve with its area, and what the threshold gives: pictures recognised, of how many.
-
-    ``alarms`` is the false-positive rate there, ``alarms_high`` its limit with 95 % confidence.
-    """
-
-    area: float | None
-    low: float
-    high: float
-    recognised: int
-    pictures: int
-    others: int
-    networks: int
-    alarms: float | None
-    alarms_high: float
-    false_rate: tuple[float, ...] = ()
-    true_rate: tuple[float, ...] = ()
-    said: str = ""
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A record that a candidate is nearest to: its place, and how near."""
-
-    index: int
-    distance: float
-    ncc: float
-    ssim: float | None
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One candidate: what the judge says of it, and what it is nearest to where that is known.
-
-    ``false_positives`` is the share of inventions with such a score, with its 95 % interval;
-    ``starts`` the correlation with what another start of the attack found.
-    """
-
-    release: int
-    place: int
-    verdict: str
-    score: float | None
-    false_positives: tuple[float, float, float] | None
-    agreement: float
-    starts: float
-    real: bool | None = None
-    rank: int | None = None
-    training: Beside | None = None
-    held_out: Beside | None = None
-    starting: Beside | None = None
-
-
-@dataclass(frozen=True)
-class Authenticity:
-    """Everything that an audit found out about whether an attack's candidates are real.
-
-    ``claimed`` was measured on the adversary's own networks, ``measured`` on the releases with the
-    truth; ``held_out`` and ``without`` ask of given pictures instead of candidates, against
-    pictures that were held out and against networks trained without them. ``objective`` has a
-    release's stationarity residual at the candidates and at the truth.
-    """
-
-    said: str
-    tells: bool = False
-    attack: str = ""
-    networks: int = 0
-    judge: str = ""
-    level: float = LEVEL
-    allowed: float = ALLOWED
-    counts: Mapping[str, int] | None = None
-    right: Mapping[str, int] | None = None
-    claimed: Curve | None = None
-    measured: Curve | None = None
-    held_out: Curve | None = None
-    without: Curve | None = None
-    objective: tuple[tuple[float | None, float | None], ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    artefacts: tuple[str, ...] = ()
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as JSON-able data."""
-        return asdict(self)
-
-
-def brief(plain: Mapping[str, Any]) -> str:
-    """Say in a few words how candidates were judged, from what a run folder keeps of it."""
-    if not plain["tells"]:
-        return "whether its candidates are real cannot be told"
-    counts, right = plain["counts"], plain["right"]
-    known = {name: "" if right is None else f" ({right[name]} are)" for name in _WORDS}
-    real, invented = _WORDS
-    return (
-        f"{counts[real]} of {sum(counts.values())} candidates are called real{known[real]}, "
-        f"{counts[invented]} invented{known[invented]}"
-    )
 
 
 def untold(reason: str) -> Authenticity:
     """Return that nothing was judged, and why."""
-    return Authenticity(f"cannot be told: {reason}")
+    return Authenticity(f"undecided: {reason}")
 
 
 def verdicts(
-    plan: Plan, index: int, attack: str, tasks: Sequence[Examined], store: Store
+    plan: Plan, index: int, attack: str, tasks: Sequence[NetworkTask], store: Store
 ) -> Authenticity:
     """Judge the candidates of a setting's releases from what was kept of every network."""
     own = [_Network(t.number, store.arrays(t.artefact)) for t in tasks if t.own]
@@ -152,7 +57,7 @@ def verdicts(
         scores = in_turn([n.evidence for n in taught], [n.real for n in taught])
         judge = learn([n.evidence for n in taught], [n.real for n in taught])
     except InputError as error:
-        said = f"cannot be told: on the adversary's own networks, {error}"
+        said = f"undecided: on the adversary's own networks, {error}"
         candidates = tuple(c for one in released for c in _candidates(one, None, None))
         return Authenticity(said, attack=attack, candidates=candidates, artefacts=artefacts)
     claimed = _calibrated(taught, scores)
@@ -199,8 +104,8 @@ class _Network:
         return self.arrays["samples"]
 
     @property
-    def evidence(self) -> Evidence:
-        return Evidence(self.arrays["evidence"])
+    def evidence(self) -> AuthenticityEvidence:
+        return AuthenticityEvidence(self.arrays["evidence"])
 
     @property
     def judged(self) -> bool:
@@ -237,7 +142,7 @@ def _calibrated(networks: Sequence[_Network], scores: Sequence[FloatArray]) -> C
 
 def _candidates(
     network: _Network, scores: FloatArray | None, claimed: Calibration | None
-) -> list[Candidate]:
+) -> list[JudgedCandidate]:
     found = []
     for place, row in enumerate(network.evidence.values):
         score = None if scores is None else float(scores[place])
@@ -245,12 +150,12 @@ def _candidates(
         if claimed is not None and score is not None:
             share = claimed.false_positives(score)
             wrong = (share.estimate, share.low, share.high)
-        verdict = Verdict.UNTOLD
+        verdict = AuthenticityVerdict.UNTOLD
         if claimed is not None and score is not None:
             verdict = claimed.verdict(score)
         known = network.judged
         found.append(
-            Candidate(
+            JudgedCandidate(
                 network.number,
                 place,
                 verdict.value,
@@ -296,15 +201,16 @@ def _asked(
     )
 
 
-def _counts(told: Sequence[Candidate]) -> tuple[dict[str, int], dict[str, int] | None]:
+def _counts(told: Sequence[JudgedCandidate]) -> tuple[dict[str, int], dict[str, int] | None]:
     """Return how often each verdict was given, and how often it was right where that is known."""
-    counts = {v.value: sum(c.verdict == v.value for c in told) for v in Verdict}
+    counts = {v.value: sum(c.verdict == v.value for c in told) for v in AuthenticityVerdict}
     known = [c for c in told if c.real is not None]
     if not known:
         return counts, None
+    real = AuthenticityVerdict.REAL
     right = {
-        v.value: sum(c.verdict == v.value and c.real == (v is Verdict.REAL) for c in known)
-        for v in (Verdict.REAL, Verdict.INVENTED)
+        v.value: sum(c.verdict == v.value and c.real == (v is real) for c in known)
+        for v in (real, AuthenticityVerdict.INVENTED)
     }
     return counts, right
 
@@ -312,17 +218,22 @@ def _counts(told: Sequence[Candidate]) -> tuple[dict[str, int], dict[str, int] |
 def _said(claimed: Calibration, counts: Mapping[str, int], right: Mapping[str, int] | None) -> str:
     if not claimed.tells:
         return claimed.describe()
-    real, invented = counts[Verdict.REAL.value], counts[Verdict.INVENTED.value]
+    real = counts[AuthenticityVerdict.REAL.value]
+    invented = counts[AuthenticityVerdict.INVENTED.value]
     text = (
-        f"of {sum(counts.values())} candidates {real} are called real and {invented} invented; "
-        f"of {counts[Verdict.UNTOLD.value]} it cannot be told"
+        f"of {sum(counts.values())} candidates, {real} are judged real and {invented} invented; "
+        f"{counts[AuthenticityVerdict.UNTOLD.value]} are undecided"
     )
     known = {} if right is None else right
-    parts = [f"{n} of the {counts[name]} are {name}" for name, n in known.items() if counts[name]]
+    parts = [
+        f"{n} of the {counts[name]} judged {name} are {name}"
+        for name, n in known.items()
+        if counts[name]
+    ]
     return f"{text}. In truth {' and '.join(parts)}" if parts else text
 
 
-def _curve(found: Calibration, threshold: float | None = None) -> Curve:
+def _curve(found: Calibration, threshold: float | None = None) -> RocCurve:
     """Return a calibration in plain numbers, at its own threshold or one that was set before."""
     level = found.threshold if threshold is None else threshold
     at = np.inf if level is None else level
@@ -330,7 +241,7 @@ def _curve(found: Calibration, threshold: float | None = None) -> Curve:
     false, true = found.curve()
     some = min(len(false), _MOST_POINTS)
     kept = np.unique(np.linspace(0, len(false) - 1, some).astype(np.intp))
-    return Curve(
+    return RocCurve(
         area=_number(found.area.estimate),
         low=found.area.low,
         high=found.area.high,

@@ -1,7 +1,7 @@
-"""Searches that begin where a setting says, and how far from there they end.
+"""Searches that start where a setting says, and their distance from there at the end.
 
-This is the one place where training records are handed to an attack: a study of how much depends
-on the start (Runkel et al. 2024) asks whether a search that begins at the truth stays there.
+This is the one place where training records are handed to an attack: a study of how much depends on
+the start (Runkel et al. 2024) asks whether a search that starts at the truth stays there.
 """
 
 from __future__ import annotations
@@ -12,33 +12,39 @@ from typing import Any, cast
 
 import numpy as np
 
-from exhume.arrays import Array, FloatArray
-from exhume.attacks.base import Attack
-from exhume.attacks.starts import GaussianStart, GivenStart, MixedStart, Start, UniformStart
-from exhume.audit.setting import Setting
+from exhume.attacks.weights_only.starts import (
+    GaussianStart,
+    GivenStart,
+    MixedStart,
+    Start,
+    UniformStart,
+)
+from exhume.audit.setting import ThreatSetting
 from exhume.config import SettingTable
-from exhume.config.starts import StartTable
-from exhume.errors import InputError
-from exhume.reconstruction import Reconstruction
-from exhume.seeds import stream
+from exhume.config.setting_tables import StartTable
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.attack import Attack
+from exhume.protocol.errors import InputError
+from exhume.protocol.reconstruction import Reconstruction
+from exhume.protocol.seeds import stream
 
 COLUMNS = ("nearest-training", "nearest-shadow", "nearest-noise", "parameters", "residual")
-"""What is measured beside the metrics where a setting says where searches begin."""
+"""Additional measures if a setting says where searches start."""
 
 
 @dataclass(frozen=True, eq=False)
 class Beginning:
-    """The two sets of records that a release's search may begin at."""
+    """The two sets of records at which a release's search may start."""
 
     training: Array
     shadows: Array
 
 
-def beginning(setting: Setting, group: Sequence[int]) -> Beginning:
+def beginning(setting: ThreatSetting, group: Sequence[int]) -> Beginning:
     """Return a release's own records, and as many shadow targets of the same classes."""
     targets, pool = setting.targets, setting.shadow_targets
     if targets is None or pool is None:
-        raise InputError("start takes [data] with shadow_targets: there is nothing to begin at")
+        raise InputError("start needs [data] with shadow_targets: there are no records to start at")
     own = targets.take(list(group))
     left, chosen = list(range(len(pool))), []
     for label in own.labels:
@@ -50,30 +56,32 @@ def beginning(setting: Setting, group: Sequence[int]) -> Beginning:
     return Beginning(np.asarray(own.x, np.float64), np.asarray(pool.x[chosen], np.float64))
 
 
-def noise_of(setting: Setting, start: StartTable) -> Start:
-    """Return the noise that starts are mixed with."""
+def noise_of(setting: ThreatSetting, start: StartTable) -> Start:
+    """Return the noise in the mixture of starts."""
     if start.deviation is None:
         return UniformStart(*(setting.value_range or (0.0, 1.0)))
     return GaussianStart(start.deviation, float(setting.pool.mean()))
 
 
-def drawn_noise(setting: Setting, start: StartTable, group: Sequence[int], seed: int) -> FloatArray:
-    """Return a release's noise records, the same whoever asks."""
+def drawn_noise(
+    setting: ThreatSetting, start: StartTable, group: Sequence[int], seed: int
+) -> FloatArray:
+    """Return a release's noise records, which are the same for every caller."""
     rng = stream(seed, "start", setting.name, group[0])
     return noise_of(setting, start).draw(len(group), setting.fixed_set.record_shape, rng)
 
 
 def begun(
     attack: Attack,
-    setting: Setting,
+    setting: ThreatSetting,
     table: SettingTable,
     group: Sequence[int],
     seed: int | None = None,
 ) -> Attack:
-    """Return the attack as it begins where the setting says; one without a start stays.
+    """Return the attack with the setting's start; an attack without a start is unchanged.
 
-    With a ``seed`` the noise is drawn once, so that it can be told how far from it a search ends;
-    without, the attack draws it anew each time.
+    With a ``seed`` the noise is drawn once, so that its distance from a search's end can be
+    measured; without, the attack draws it each time.
     """
     names = [field.name for field in fields(cast(Any, attack))]
     if table.start is None or "start" not in names:
@@ -89,19 +97,19 @@ def begun(
         first=table.start.truth,
         second=1.0 - table.start.noise,
     )
-    # What is given are records, not differences from a centre.
+    # The start is given as records, not as differences from a centre.
     own = {"from_centre": False} if "from_centre" in names else {}
     return cast(Attack, replace(cast(Any, attack), start=mixed, **own))
 
 
 def columns(
-    setting: Setting,
+    setting: ThreatSetting,
     table: SettingTable,
     groups: Sequence[tuple[int, ...]],
     results: Sequence[Reconstruction],
     seed: int,
 ) -> list[dict[str, float | None]]:
-    """Return a dictionary a result: root mean squared distances, and the attack's own distance.
+    """Return one dictionary per result: root mean squared distances, and the attack's own distance.
 
     ``nearest-training`` is to the nearest record of the same release, ``nearest-shadow`` to the
     nearest of those that stood for another partition, ``nearest-noise`` to the nearest of the noise

@@ -9,53 +9,80 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.arrays import Array
-from exhume.audit.defending import INSIDE, defended
+from exhume.audit.build_training import batches_of, build_training, optimiser_of
+from exhume.audit.defending import defended
+from exhume.audit.estimator_of import estimator_of
 from exhume.config import (
+    EstimatorReleaseTable,
     ImprintTable,
     LinearReleaseTable,
     NetworkReleaseTable,
-    OutputPerturbationTable,
+    ReleaseTable,
     SettingTable,
-    TrainingTable,
     WarmUpTable,
 )
-from exhume.errors import InputError
-from exhume.mechanism import Mechanism
+from exhume.models.base import under_own_names
 from exhume.models.initialise import Initialisation, Scheme
-from exhume.records import Records
-from exhume.release import Answer
-from exhume.seeds import stream
+from exhume.protocol.arrays import Array
+from exhume.protocol.defence import Place
+from exhume.protocol.errors import InputError
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Answer
+from exhume.protocol.schema import Schema
+from exhume.protocol.seeds import stream
 from exhume.training.model import Label
 
 if TYPE_CHECKING:
     from exhume.models import Network
-    from exhume.models.trained import State
-    from exhume.training import SGD, Adam, Batches, Clipping, Model
+    from exhume.training import Model
     from exhume.training.gradient import GradientStep
+    from exhume.training.warm_up import State
 
 
 def build_mechanism(
-    table: SettingTable, fixed_set: Records, *, seed: int, before: Records | None = None
+    table: SettingTable,
+    fixed_set: Records,
+    *,
+    seed: int,
+    before: Records | None = None,
+    schema: Schema | None = None,
 ) -> Mechanism:
-    """Return the mechanism of a setting: the model, its defences, and answers where it gives them.
+    """Return the mechanism of a setting: the model, its defences, and answers if it gives them.
 
-    Calibrated noise goes on the parameters; the other defences on whatever is released. A network
-    that was trained ``before`` on other records, which everybody has, starts from there.
+    Calibrated noise is added to the parameters; the other defences change the release. A network
+    that was trained ``before`` on public records starts from there.
     """
     from exhume.training import Answers
     from exhume.training.answers import probes
 
     release = table.release
+    if isinstance(release, EstimatorReleaseTable):
+        estimator = estimator_of(release, fixed_set, schema)
+        return defended(estimator, release.defences, len(fixed_set) + 1)
     mechanism: Mechanism = _started_before(_model(table, fixed_set, seed), before, seed)
-    parameters = [d for d in release.defences if isinstance(d, OutputPerturbationTable)]
+    if release.kind == "transcript":
+        return _recorded(mechanism, release)
+    parameters = [d for d in release.defences if d.kind.place is Place.PARAMETERS]
     mechanism = defended(mechanism, parameters, len(fixed_set) + 1)
     if release.kind == "outputs":
         count = release.queries or 2 * (int(np.prod(fixed_set.record_shape)) + 1)
         queries = probes(fixed_set, count, rng=stream(seed, "queries"))
         mechanism = Answers(mechanism, queries, Answer(release.answer))
-    sent = [d for d in release.defences if not isinstance(d, OutputPerturbationTable)]
-    return defended(mechanism, sent, len(fixed_set) + 1)
+    others = [d for d in release.defences if d not in parameters]
+    return defended(mechanism, others, len(fixed_set) + 1)
+
+
+def _recorded(training: Mechanism, release: ReleaseTable) -> Mechanism:
+    """Return the training with its steps recorded; a sampled record's own steps stay secret."""
+    from exhume.training import Recorded, Training
+
+    assert isinstance(release, NetworkReleaseTable)
+    assert isinstance(training, Training)
+    batches = training.batches
+    if batches is not None and batches.poisson:
+        training = replace(training, batches=replace(batches, seed=None))
+    return Recorded(training, release.every)
 
 
 def build_batch_mechanism(
@@ -66,14 +93,17 @@ def build_batch_mechanism(
     seed: int,
     *,
     state: Mapping[str, Array] | None = None,
+    schema: Schema | None = None,
 ) -> Mechanism:
     """Return the mechanism of a gradient, an update or weights alone, with its defences.
 
-    The parameters are ``state`` where given, else drawn, and trained on ``pool`` where the table
-    has a warm-up.
+    The parameters are ``state`` if given; otherwise they are drawn, and trained on ``pool`` if the
+    table has a warm-up. With a ``schema`` the network gets numbers in standard deviations of the
+    ``pool``, which are public.
     """
     from exhume.training import SGD
-    from exhume.training.gradient import Aggregate, GradientStep, LocalSteps, Step
+    from exhume.training.gradient import GradientStep, Step
+    from exhume.training.local_steps import Aggregate, LocalSteps
 
     release, training = table.release, table.knowledge.training
     assert isinstance(release, NetworkReleaseTable)
@@ -81,6 +111,8 @@ def build_batch_mechanism(
         trained = _alone(table, release, record_shape, classes, seed)
         return defended(trained, release.defences, table.batch or 1)
     network = _architecture(release, record_shape, len(classes))
+    if schema is not None and pool is not None:
+        network = _of_columns(network, schema, pool)
     parameters, buffers = _state(network, release, pool, classes, seed, state)
     step = GradientStep(
         network,
@@ -94,26 +126,39 @@ def build_batch_mechanism(
     if release.imprint is not None:
         step = _imprinted(step, release.imprint, pool, seed)
     records, defences = table.batch or 1, release.defences
-    inside = [d for d in defences if isinstance(d, INSIDE)] if training is not None else []
+    inside = [d for d in defences if training and d.kind.place is Place.STEP]
     mechanism = defended(step, inside, records)
     if training is not None:
         assert isinstance(mechanism, Step)
-        optimiser = _optimiser(training)
-        if not isinstance(optimiser, SGD):
-            raise InputError("an update's local steps are gradient descent: optimiser = 'sgd'")
-        batches = _batches(training, seed if table.knowledge.order else None)
+        optimiser = optimiser_of(training)
+        if not isinstance(optimiser, SGD) or training.refined not in (None, "nesterov"):
+            other = training.refined or f"optimiser = {training.optimiser!r}"
+            raise InputError(
+                f"an update's local steps are gradient descent (optimiser = 'sgd'), without {other}"
+            )
+        batches = batches_of(training, seed if table.knowledge.order else None)
         mechanism = LocalSteps(mechanism, optimiser, training.epochs, batches)
     if release.clients is not None:
         mechanism = Aggregate(mechanism, release.clients)
     return defended(mechanism, [d for d in defences if d not in inside], records)
 
 
+def _of_columns(network: Network, schema: Schema, pool: Records) -> Network:
+    """Return the network behind public constants that standardise the numbers of a table."""
+    from exhume.models.public_units import PublicUnits
+
+    rows, spread = np.asarray(pool.x, dtype=np.float64), schema.scale(pool.x)
+    centre = np.where(schema.numbers, rows.mean(axis=0), 0.0)
+    scale = np.where(schema.numbers, spread, 1.0)
+    return PublicUnits(network, tuple(centre.tolist()), tuple(scale.tolist()))
+
+
 def _imprinted(
     step: GradientStep, table: ImprintTable, pool: Records | None, seed: int
 ) -> GradientStep:
-    """Return the step that a malicious server asks for instead."""
-    from exhume.attacks.analytic import Imprint
-    from exhume.knowledge import Knowledge
+    """Return the step that a malicious server requests instead."""
+    from exhume.attacks.gradients.analytic import Imprint
+    from exhume.protocol.knowledge import Knowledge
 
     knowledge = Knowledge(
         record_shape=step.network.record_shape, training=step, shadow_targets=pool
@@ -133,15 +178,16 @@ def _state(
     seed: int,
     given: _Arrays | None,
 ) -> tuple[_Arrays | None, _Arrays | None]:
-    """Return the parameters and buffers that a gradient is taken at; None where they are drawn."""
+    """Return the parameters and buffers at which a gradient is computed; None if they are drawn."""
     if given is not None:
         own = network.parameter_shapes()
+        given = under_own_names([*own, *network.buffer_names()], given)
         buffers = {name: array for name, array in given.items() if name not in own}
         return {name: given[name] for name in given if name in own}, buffers or None
     if release.warm_up is None:
         return None, None
     if pool is None:
-        raise InputError("warm_up trains on data.shadow_targets, and there are none")
+        raise InputError("warm_up trains on data.shadow_targets, but there are none")
     state = _warmed_up(network, classes, pool, release.warm_up, seed)
     return state.parameters, state.buffers or None
 
@@ -150,9 +196,9 @@ def _state(
 def _warmed_up(
     network: Network, classes: tuple[Label, ...], pool: Records, warm: WarmUpTable, seed: int
 ) -> State:
-    """Train a little on ``pool``; settings that differ in their defence alone share it."""
-    from exhume.models.trained import train_a_little
+    """Train a little on ``pool``; settings that differ only in their defence share it."""
     from exhume.training import Training
+    from exhume.training.warm_up import train_a_little
 
     return train_a_little(
         network,
@@ -167,12 +213,13 @@ def _warmed_up(
 def _model(table: SettingTable, fixed_set: Records, seed: int) -> Model:
     if isinstance(table.release, LinearReleaseTable):
         return _linear(table.release, fixed_set)
+    assert isinstance(table.release, NetworkReleaseTable)
     return _network(table, table.release, fixed_set, seed)
 
 
 def _started_before(model: Model, before: Records | None, seed: int) -> Model:
-    """Return a training as it starts from what it ended in on other records."""
-    from exhume.shadows.starting import GivenInitialisation
+    """Return a training that starts from its result on other records."""
+    from exhume.models.initialise import GivenInitialisation
     from exhume.training import Training
 
     if before is None:
@@ -201,9 +248,37 @@ def _network(
     table: SettingTable, release: NetworkReleaseTable, fixed_set: Records, seed: int
 ) -> Model:
     classes = _classes(fixed_set) if _classifies(fixed_set) else None
+    if release.training is not None and fixed_set.labels.dtype.kind == "f":
+        # Nothing but the labels says what a loop's outputs are: whole numbers may be responses.
+        classes = None if classes is None or len(classes) > _FEW else classes
     outputs = 1 if classes is None else len(classes)
+    if release.training is not None:
+        return _loop(table, release, fixed_set.record_shape, classes, seed)
     network = _architecture(release, fixed_set.record_shape, outputs)
     return _trained(table, release, network, classes, seed)
+
+
+_FEW = 20
+"""Floating-point labels with more values than this are responses of a loop's regression."""
+
+
+def _loop(
+    table: SettingTable,
+    release: NetworkReleaseTable,
+    record_shape: tuple[int, ...],
+    classes: tuple[Label, ...] | None,
+    seed: int,
+) -> Model:
+    """Return a training by a function of the user's own."""
+    from exhume.models.own_code import code_named
+    from exhume.training import Loop
+
+    assert release.training is not None
+    outputs = 1 if classes is None else len(classes)
+    network = _architecture(release, record_shape, outputs) if release.model else None
+    known = table.knowledge.seed
+    own = None if known is False else seed if known is True else known
+    return Loop(code_named(release.training), classes, network, own)
 
 
 def _trained(
@@ -213,23 +288,10 @@ def _trained(
     classes: tuple[Label, ...] | None,
     seed: int,
 ) -> Model:
-    """Return the training of a network as the table has it."""
-    from exhume.training import Training
-
-    training, knowledge = table.knowledge.training, table.knowledge
+    """Return the training of a network from the table."""
+    training = table.knowledge.training
     assert training is not None
-    seed = seed if training.seed is None else training.seed
-    return Training(
-        network,
-        classes,
-        _optimiser(training),
-        training.epochs,
-        _batches(training, seed if knowledge.order else None),
-        _initialisation(training, seed if knowledge.initial is True else None),
-        _clipping(training),
-        training.precision,
-        release.device,
-    )
+    return build_training(training, table.knowledge, release, network, classes, seed)
 
 
 def _alone(
@@ -239,7 +301,7 @@ def _alone(
     classes: tuple[Label, ...],
     seed: int,
 ) -> Model:
-    """Return the training of a network whose weights are all there is, with the loss it names."""
+    """Return the training of a network with known weights only, with the loss it names."""
     from exhume.training.stationary import Stationary
 
     training = table.knowledge.training
@@ -254,14 +316,14 @@ def _alone(
         *(network, classes, training.weight_decay, training.learning_rate, training.momentum),
         steps=training.epochs,
         rounds=0,
-        initial=_initialisation(training, start),
+        initial=Initialisation(Scheme(training.initialisation), start),
     )
 
 
 def _architecture(
     table: NetworkReleaseTable, record_shape: tuple[int, ...], outputs: int
 ) -> Network:
-    from exhume.models import CNN, MLP, Activation, Convolution, Imported
+    from exhume.models import CNN, MLP, Activation, Convolution, Exported, Imported
     from exhume.models.convnet import ConvNet
     from exhume.models.lenet import LeNet
     from exhume.models.resnet import ResNet, resnet20
@@ -269,6 +331,8 @@ def _architecture(
 
     if table.foreign:
         return Imported(record_shape, outputs, table.model)
+    if table.program is not None:
+        return Exported(record_shape, outputs, table.program)
     activation = Activation(table.activation or "elu")
     match table.model:
         case "mlp":
@@ -287,31 +351,6 @@ def _architecture(
             width, head = table.width or 64, table.wide_head
             return ResNet(record_shape, outputs, width, wide_head=head)
     return resnet20(record_shape, outputs)
-
-
-def _optimiser(table: TrainingTable) -> SGD | Adam:
-    from exhume.training import SGD, Adam
-
-    if table.optimiser == "sgd":
-        return SGD(table.learning_rate, table.momentum, table.weight_decay)
-    return Adam(table.learning_rate, weight_decay=table.weight_decay)
-
-
-def _batches(table: TrainingTable, seed: int | None) -> Batches | None:
-    from exhume.training import Batches
-
-    return None if table.batch_size is None else Batches(table.batch_size, seed, table.poisson)
-
-
-def _initialisation(table: TrainingTable, seed: int | None) -> Initialisation:
-    return Initialisation(Scheme(table.initialisation), seed)
-
-
-def _clipping(table: TrainingTable) -> Clipping | None:
-    from exhume.training import Clipping
-
-    given = table.clipping
-    return None if given is None else Clipping(given.norm, given.noise_multiplier)
 
 
 def _classes(fixed_set: Records) -> tuple[int | float | str, ...]:

@@ -8,45 +8,45 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.arrays import FloatArray
 from exhume.audit.plan import Plan
-from exhume.audit.setting import Setting
-from exhume.seeds import stream
+from exhume.audit.setting import ThreatSetting
+from exhume.config import Config
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.seeds import stream
 from exhume.training.answers import trained_model
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from exhume.config import Config
+INFLUENCES = ("gradient-norm", "dead-gradients", "roughness")
+"""Summed norm of the target's own gradient, the share of parameters it does not change (the mean
+over steps), and the mean absolute difference of neighbouring pixels.
+"""
 
-NAMES = ("gradient-norm", "dead-gradients", "roughness")
-"""Summed norm of the target's own gradient, the share of parameters it leaves alone (the mean over
-steps), and the mean absolute difference of neighbouring pixels."""
 
-
-def columns(plan: Plan, index: int, targets: Sequence[int]) -> dict[str, FloatArray]:
-    """Return the targets' own numbers by name, (targets,); none where no network is trained."""
+def influence_of(plan: Plan, index: int, targets: Sequence[int]) -> dict[str, FloatArray]:
+    """Return the targets' own numbers by name, (targets,); none if no network is trained."""
     if not plan.config.audit.influence:
         return {}
-    rows = [_influence(plan.config, plan.files, index, target) for target in targets]
-    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(NAMES))
-    return {name: table[:, place] for place, name in enumerate(NAMES)}
+    rows = [_influence(plan.config, plan.files, plan.live, index, target) for target in targets]
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(INFLUENCES))
+    return {name: table[:, place] for place, name in enumerate(INFLUENCES)}
 
 
 @lru_cache(maxsize=4096)
 def _influence(
-    config: Config, files: tuple[str, ...], index: int, target: int
+    config: Config, files: tuple[str, ...], live: tuple[ThreatSetting, ...], index: int, target: int
 ) -> tuple[float, float, float]:
-    setting = Plan(config, (), files).setting(index)
+    setting = Plan(config, (), files, live=live).setting(index)
     assert setting.targets is not None
     rough = roughness(np.asarray(setting.targets.x[target], dtype=np.float64))
     return (*followed(setting, target, config.audit.seed), rough)
 
 
-def followed(setting: Setting, target: int, seed: int) -> tuple[float, float]:
+def followed(setting: ThreatSetting, target: int, seed: int) -> tuple[float, float]:
     """Train with a target and return the sum of its gradient's norms, and the share of zeros.
 
-    As in Balle et al. 2022, Figures 21 and 22; NaN where no network is trained beside a fixed set.
+    As in Balle et al. 2022, Figures 21 and 22; NaN if no network is trained with a fixed set.
     """
     from exhume.training import Training
 
@@ -68,7 +68,7 @@ def followed(setting: Setting, target: int, seed: int) -> tuple[float, float]:
 
 
 def roughness(image: FloatArray) -> float:
-    """Return the mean absolute difference of neighbouring pixels; 0 for what is no image.
+    """Return the mean absolute difference of neighbouring pixels; 0 if it is not an image.
 
     >>> roughness(np.array([[0.0, 1.0], [0.0, 1.0]]))
     0.5

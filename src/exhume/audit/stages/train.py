@@ -1,91 +1,47 @@
-"""What a defence costs: the victim is really trained with it, from several seeds."""
+"""Train: what a defence costs. The victim is really trained with it, from several seeds."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
-from exhume.audit.executors import Executor
 from exhume.audit.plan import Plan
-from exhume.audit.setting import Setting
-from exhume.audit.threads import one_thread
+from exhume.audit.setting import ThreatSetting
+from exhume.audit.stages.base import Job, Stage
+from exhume.audit.stages.expense import (
+    Cost,
+    FinishedWork,
+    TriedExpense,
+    peak_memory,
+    seconds_of,
+    stored_cost,
+)
 from exhume.config import NetworkReleaseTable, UtilityTable
-from exhume.errors import DivergedError, InputError
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.seeds import stream
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import DivergedError, InputError
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.seeds import stream
+from exhume.runlog.setting import Setting, VictimTraining
+from exhume.runlog.store import Store
+from exhume.runtime.threads import one_thread
 
 if TYPE_CHECKING:
     import dp_accounting
 
-    from exhume.audit.store import Store
+    from exhume.audit.costs import Estimate
     from exhume.training.federated import Federated
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training with the defence in the loop, from one seed.
-
-    Losses are means over the training and the test records, ``accuracy`` the share of test records
-    classified rightly (None in a regression); all None where the training ``diverged``.
-    ``epsilon`` at ``delta`` is what the whole training guarantees a record, None for nothing.
-    """
-
-    seed: int
-    training_loss: float | None
-    test_loss: float | None
-    accuracy: float | None
-    diverged: bool = False
-    rounds: int = 0
-    seconds: float = 0.0
-    epsilon: float | None = None
-    delta: float | None = None
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean over seeds with Student's 95 % interval; without one where there is one seed."""
-
-    mean: float
-    low: float | None = None
-    high: float | None = None
-
-
-def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Mean:
-    """Return the mean of a few values with Student's interval.
-
-    >>> found = mean_interval([1.0, 2.0, 3.0])
-    >>> found.mean, round(found.low, 3), round(found.high, 3)
-    (2.0, -0.484, 4.484)
-    """
-    if not values:
-        return Mean(math.nan)
-    mean = float(np.mean(values))
-    if len(values) == 1:
-        return Mean(mean)
-    from scipy.stats import t
-
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    half = float(t.ppf((1 + confidence) / 2, len(values) - 1)) * error
-    return Mean(mean, mean - half, mean + half)
-
-
-def runs_of(fact: Mapping[str, Any]) -> tuple[Run, ...]:
-    """Return the trainings among a setting's facts, in the order of their seeds."""
-    return tuple(Run(**plain) for plain in fact.get("trainings", ()))
 
 
 @dataclass(frozen=True)
 class TrainingTask:
     """One training: the setting by its place in the plan, and the number of its seed.
 
-    ``rounds`` trains less than the setting says, to tell what it costs.
+    ``rounds`` trains less than the setting says, to measure the time.
     """
 
     setting: int
@@ -104,37 +60,84 @@ def training_tasks(plan: Plan) -> list[TrainingTask]:
     ]
 
 
-def train_settings(
-    plan: Plan, store: Store, executor: Executor, tell: Callable[[int], None]
-) -> None:
-    """Train what isn't trained yet, and keep each training's outcome as soon as it is there."""
-    names = [table.name for table in plan.config.setting]
-    wanted = training_tasks(plan)
-    todo = trainings_left(plan, store.facts())
-    if not todo:
-        return
-    tell(len(wanted) - len(todo))
-    with closing(executor.map(train, plan, todo)) as results:
-        for count, (place, run) in enumerate(results, start=1):
-            name = names[todo[place].setting]
-            kept = {one.seed: one for one in (*runs_of(store.facts()[name]), run)}
-            plain = [asdict(kept[seed]) for seed in sorted(kept)]
-            store.amend_facts(name, {"trainings": plain})
-            tell(len(wanted) - len(todo) + count)
+class TrainWithDefences(Stage):
+    """Trains every setting that asks for its utility, from several seeds; a task is one seed."""
+
+    doing: ClassVar[str] = "trainings"
+
+    def size(self, plan: Plan) -> int:
+        """Return how many trainings there are."""
+        return len(training_tasks(plan))
+
+    def done(self, plan: Plan, log: Store) -> int:
+        """Return how many of them the log holds."""
+        return self.size(plan) - len(trainings_left(plan, log.settings()))
+
+    def jobs(self, plan: Plan, log: Store) -> Iterable[Job[Plan, TrainingTask, VictimTraining]]:
+        """Do the trainings that the log does not hold."""
+        names = [table.name for table in plan.config.setting]
+
+        def keep(task: TrainingTask, run: VictimTraining) -> int:
+            log.add_training(names[task.setting], run)
+            return 1
+
+        todo = trainings_left(plan, log.settings())
+        yield Job(train, plan, todo, keep, lambda task: f"setting {names[task.setting]!r}, utility")
+
+    def expenses(self, plan: Plan) -> Sequence[Trainings]:
+        """Return the trainings of every setting that has some."""
+        return [
+            Trainings(index) for index in dict.fromkeys(t.setting for t in training_tasks(plan))
+        ]
 
 
-def trainings_left(plan: Plan, facts: Mapping[str, Mapping[str, Any]]) -> list[TrainingTask]:
-    """Return the trainings of a plan that a folder's facts don't hold yet."""
-    done = {(name, run.seed) for name, fact in facts.items() for run in runs_of(fact)}
+def trainings_left(plan: Plan, settings: Sequence[Setting]) -> list[TrainingTask]:
+    """Return the trainings of a plan that are not in the folder yet."""
+    done = {(setting.name, run.seed) for setting in settings for run in setting.trainings}
     names = [table.name for table in plan.config.setting]
     return [t for t in training_tasks(plan) if (names[t.setting], t.seed) not in done]
 
 
-def train(plan: Plan, task: TrainingTask) -> Run:
-    """Train with the setting's defences in the loop, and test what came out.
+@dataclass(frozen=True)
+class Trainings(TriedExpense):
+    """The trainings of one setting, with its defences in the loop."""
 
-    The start, the batches and the draws of defences come from streams of the seed alone, so that
-    the settings of a grid differ in nothing but their defences.
+    def label(self, plan: Plan) -> str:
+        """Return what they are."""
+        return "(trainings)"
+
+    def planned(self, plan: Plan) -> int:
+        """Return how many there are."""
+        return sum(task.setting == self.setting for task in training_tasks(plan))
+
+    def left(self, estimate: Estimate) -> int:
+        """Return how many of them are not done yet."""
+        name = estimate.plan.config.setting[self.setting].name
+        return max(0, self.planned(estimate.plan) - len(estimate.done.trained.get(name, ())))
+
+    def stored(self, plan: Plan, done: FinishedWork) -> Cost | None:
+        """Return what the trainings in the folder cost."""
+        return stored_cost(done.trained.get(plan.config.setting[self.setting].name, ()))
+
+    def tried(self, plan: Plan) -> Cost:
+        """Train a few rounds and a few more: the difference is the time of a round."""
+        utility = plan.config.setting[self.setting].utility
+        assert utility is not None
+        plan.setting(self.setting)
+        few, more = (min(count, utility.rounds) for count in (2, 12))
+        first, second = (
+            seconds_of(partial(train, plan, TrainingTask(self.setting, 0, rounds)))
+            for rounds in (few, more)
+        )
+        each = max(0.0, second - first) / max(1, more - few)
+        return Cost(0.0, second + (utility.rounds - more) * each, 1, peak_memory())
+
+
+def train(plan: Plan, task: TrainingTask) -> VictimTraining:
+    """Train with the setting's defences in the loop, and test the result.
+
+    The initial parameters, the batches and the draws of defences come from streams of the seed
+    alone, so that the settings of a grid differ only in their defences.
     """
     plan.require_same_files()
     with one_thread():
@@ -143,9 +146,9 @@ def train(plan: Plan, task: TrainingTask) -> Run:
         return replace(run, seconds=time.process_time() - started)
 
 
-def _trained(plan: Plan, task: TrainingTask) -> Run:
+def _trained(plan: Plan, task: TrainingTask) -> VictimTraining:
     from exhume.training.gradient import gradient_step
-    from exhume.training.scored import scored
+    from exhume.training.scores import scored
 
     setting, table = plan.setting(task.setting), plan.config.setting[task.setting]
     utility, seed = table.utility, plan.config.audit.seed
@@ -158,7 +161,7 @@ def _trained(plan: Plan, task: TrainingTask) -> Run:
         loop = _loop(plan, task)
         epsilon = epsilon_at(loop.event(mechanism, len(data)), utility.delta)
         streams = (stream(seed, role, task.seed) for role in ("utility", "utility-defence"))
-        failed = Run(
+        failed = VictimTraining(
             task.seed,
             None,
             None,
@@ -186,10 +189,12 @@ def _trained(plan: Plan, task: TrainingTask) -> Run:
     )
 
 
-def utility_records(setting: Setting, utility: UtilityTable, seed: int) -> tuple[Records, Records]:
+def utility_records(
+    setting: ThreatSetting, utility: UtilityTable, seed: int
+) -> tuple[Records, Records]:
     """Return records to train and to test on that nobody in the threat model has.
 
-    They are the same for every seed and every defence; none is tested on whose copy was trained on.
+    They are the same for every seed and every defence; no copy of a training record is tested on.
     """
     from exhume.data import without_copies
 
@@ -205,14 +210,14 @@ def utility_records(setting: Setting, utility: UtilityTable, seed: int) -> tuple
     test = without_copies(others, data).take(slice(0, utility.test))
     if len(test) < utility.test:
         raise InputError(
-            f"only {len(test)} of test = {utility.test} records are no copies of training records"
+            f"only {len(test)} of test = {utility.test} records are not copies of training records"
         )
     return data, test
 
 
 def _mechanism(plan: Plan, index: int) -> Mechanism:
-    """Return the setting's mechanism for batches of the training's size, where it starts."""
-    from exhume.audit.mechanisms import build_batch_mechanism
+    """Return the setting's mechanism for batches of the training's size, at its start."""
+    from exhume.audit.build_mechanism import build_batch_mechanism
     from exhume.models.initialise import Initialisation
     from exhume.training.federated import once
     from exhume.training.gradient import GradientStep, gradient_step
@@ -254,15 +259,15 @@ def _loop(plan: Plan, task: TrainingTask) -> Federated:
     )
 
 
-def _path(mechanism: Mechanism, utility: UtilityTable) -> Callable[..., Mapping[str, Any]]:
-    """Return what trains: our own loop, or Opacus where it is asked for and does the same."""
-    from exhume.defences import DPSGD
+def _path(mechanism: Mechanism, utility: UtilityTable) -> Callable[..., dict[str, Array]]:
+    """Return the trainer: the built-in loop, or Opacus if requested and equivalent."""
     from exhume.training.federated import Federated
 
-    if utility.path == "opacus" and isinstance(mechanism, DPSGD):
-        from exhume.training.with_opacus import train_with_opacus
+    if utility.path == "opacus":
+        from exhume.defences.with_opacus import applies, train_with_opacus
 
-        return train_with_opacus
+        if applies(mechanism):
+            return train_with_opacus
     return Federated.train
 
 
