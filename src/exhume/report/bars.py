@@ -1,4 +1,4 @@
-"""The bracket as bars: three on the first screen, and one compact line a setting on one axis.
+"""The bracket as bars: three on the first screen, and one compact line per setting on one axis.
 
 Lengths are percentages in SVG attributes, so that the page needs no style attributes.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exhume.audit.summary import Bracket, Rate
+from exhume.report.numbers import NOTHING, counted, interval, limit_text, percent, rate_text
 from exhume.report.verdict import Finding
-from exhume.report.words import NOTHING, counted, interval, percent, rate_text
+from exhume.runlog.setting import CeilingCurve
+from exhume.runlog.summary import Bracket, Rate
+
+_UNBOUNDED = CeilingCurve()
 
 
 @dataclass(frozen=True)
-class Span:
+class BarSpan:
     """A stretch of the axis from 0 to 100 %, as SVG lengths."""
 
     start: str
@@ -23,15 +26,15 @@ class Span:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: what it says, how long it is (None: not known), and its interval."""
+    """One bar: its text, its length (None if unknown), and its interval."""
 
     kind: str
     label: str
     value: str
     spread: str
     note: str
-    length: Span | None
-    interval: Span | None
+    length: BarSpan | None
+    interval: BarSpan | None
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,10 @@ class Line:
     reached: str
     blind: str
     ceiling: str
-    interval: Span | None
+    interval: BarSpan | None
     at: str | None
     blind_at: str | None
-    ruled_out: Span | None
+    ruled_out: BarSpan | None
     spoken: str
 
 
@@ -61,19 +64,21 @@ def length(share: float) -> str:
     return f"{100 * min(max(share, 0.0), 1.0):.2f}%"
 
 
-def span(low: float, high: float) -> Span:
+def span(low: float, high: float) -> BarSpan:
     """Return the stretch from ``low`` to ``high``.
 
     >>> span(0.25, 0.75)
-    Span(start='25.00%', end='75.00%', width='50.00%')
+    BarSpan(start='25.00%', end='75.00%', width='50.00%')
     """
     low, high = min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
-    return Span(length(low), length(high), length(high - low))
+    return BarSpan(length(low), length(high), length(high - low))
 
 
-def three_bars(bracket: Bracket, finding: Finding, closeness: float) -> tuple[Bar, Bar, Bar]:
-    """Return the bracket of one setting: what attacks reached, a blind guess, and the ceiling."""
-    return _reached(bracket, finding, closeness), _blind(bracket.blind), _ceiling(bracket)
+def three_bars(
+    bracket: Bracket, finding: Finding, closeness: float, curve: CeilingCurve = _UNBOUNDED
+) -> tuple[Bar, Bar, Bar]:
+    """Return the bracket of one setting: what attacks reached, the blind guess, and the ceiling."""
+    return _reached(bracket, finding, closeness), _blind(bracket.blind, curve), _ceiling(bracket)
 
 
 def line(bracket: Bracket, finding: Finding, anchor: str) -> Line:
@@ -81,7 +86,7 @@ def line(bracket: Bracket, finding: Finding, anchor: str) -> Line:
     reached, blind, ceiling = bracket.reached, bracket.blind, bracket.ceiling
     said = "nothing judged" if reached is None else rate_text(reached)
     blind_said = NOTHING if blind is None else percent(blind.rate)
-    bound_said = "no bound" if ceiling is None else f"bound {percent(ceiling)}"
+    bound_said = limit_text(ceiling)
     informative = ceiling is not None and ceiling < 1.0
     return Line(
         anchor=anchor,
@@ -95,7 +100,7 @@ def line(bracket: Bracket, finding: Finding, anchor: str) -> Line:
         at=None if reached is None else length(reached.rate),
         blind_at=None if blind is None else length(blind.rate),
         ruled_out=span(ceiling, 1.0) if ceiling is not None and informative else None,
-        spoken=f"attacks reached {said}; a blind guess {blind_said}; bound: {bound_said}",
+        spoken=f"attacks reached {said}; blind guess {blind_said}; proven limit {bound_said}",
     )
 
 
@@ -105,7 +110,7 @@ def _reached(bracket: Bracket, finding: Finding, closeness: float) -> Bar:
         ran = finding is Finding.UNJUDGED
         note = "attacks ran, but the truth is not known" if ran else "no attack really ran"
         return Bar("reached", "attacks reached", "not known", "", note, None, None)
-    note = f"of {_of(reached, bracket.targets)}, {_closer(closeness)}"
+    note = f"of {_of(reached, bracket.targets)}, {_closer(closeness, bracket.candidates)}"
     return Bar(
         "reached",
         "attacks reached",
@@ -123,25 +128,38 @@ def _of(reached: Rate, targets: int) -> str:
     return f"the {counted(reached.trials, 'target')} (of {targets:,}) where the attack really ran"
 
 
-def _closer(closeness: float) -> str:
+def _closer(closeness: float, candidates: int) -> str:
+    if candidates:
+        return f"named among {candidates} candidates each"
     if closeness == 1.0:
         return "closer than any record the adversary already had"
     return f"within {closeness:g} × the distance of the nearest record the adversary already had"
 
 
-def _blind(blind: Rate | None) -> Bar:
+def _blind(blind: Rate | None, curve: CeilingCurve) -> Bar:
     if blind is None:
-        return Bar("blind", "a blind guess", "not known", "", "", None, None)
-    note = "the best constant guess, made without looking at the release"
-    return Bar("blind", "a blind guess", percent(blind.rate), "", note, span(0, blind.rate), None)
+        return Bar("blind", "blind guess", "not known", "", "", None, None)
+    note = f"the best constant guess, made without looking at the release{_provable(curve)}"
+    return Bar("blind", "blind guess", percent(blind.rate), "", note, span(0, blind.rate), None)
+
+
+def _provable(curve: CeilingCurve) -> str:
+    """Say why the limit starts from more than the guess that was measured."""
+    if curve.at is None or not curve.prior_samples:
+        return ""
+    records = counted(curve.prior_samples, "record")
+    return (
+        f"; this is measured. A better guess may exist: from {records} it is proven that none "
+        f"exceeds {percent(curve.at.kappa)}, and the proven limit starts from there"
+    )
 
 
 def _ceiling(bracket: Bracket) -> Bar:
-    label, ceiling, note = "no attack beats", bracket.ceiling, bracket.ceiling_note
+    label, ceiling, note = "proven limit", bracket.ceiling, bracket.ceiling_note
     if ceiling is None:
-        return Bar("unbounded", label, percent(1.0), "", note, span(0.0, 1.0), None)
+        return Bar("unbounded", label, "none", "", note, span(0.0, 1.0), None)
     if ceiling >= 1.0:
-        note = "the bound that holds here rules nothing out at this closeness"
-        return Bar("unbounded", label, percent(1.0), "", note, span(0.0, 1.0), None)
-    note = f"whatever the attack; {note}" if note else "whatever the attack"
+        note = "the bound rules nothing out at this closeness"
+        return Bar("unbounded", label, "none", "", note, span(0.0, 1.0), None)
+    note = f"for every attack; {note}" if note else "for every attack"
     return Bar("ceiling", label, percent(ceiling), "", note, span(0.0, ceiling), None)

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.arrays import Array
-from exhume.audit.record import Record
-from exhume.audit.store import Store
-from exhume.audit.summary import ran
-from exhume.report.digits import Digits, digits
-from exhume.report.evidence import Truth, first_candidates, read_truth
-from exhume.report.facts import Facts
-from exhume.report.pictures import picture
-from exhume.report.words import number
+from exhume.protocol.arrays import Array
+from exhume.report.numbers import Digits, cell_digits, number
+from exhume.report.png import picture
+from exhume.runlog.artefacts import Truth, first_candidates, read_truth
+from exhume.runlog.cells import compare_cells
+from exhume.runlog.outcome import Outcome
+from exhume.runlog.setting import Setting
+from exhume.runlog.store import Store
+from exhume.runlog.table_columns import TableColumn, cells_of
 
 _PICTURES_EACH = 2
-_COLUMNS = 6
+_COLUMNS = 40
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One target: how it ranks among all, and its distances as text."""
+    """One target: its rank among all, and its distances as text."""
 
     rank: str
     target: int
@@ -34,7 +34,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Pictured:
-    """One target as pictures, each a data URI; None where the truth is not known."""
+    """One target as pictures, each a data URI; None if the truth is not known."""
 
     shown: Shown
     target: str | None
@@ -43,13 +43,29 @@ class Pictured:
 
 
 @dataclass(frozen=True)
+class ListedCell:
+    """One column of a target; without the truth, only the rebuilt cell.
+
+    ``right`` says that the cell came out; ``given`` that the adversary had it.
+    """
+
+    name: str
+    target: Digits | None
+    rebuilt: Digits
+    nearest: Digits | None
+    right: bool
+    given: bool
+
+
+@dataclass(frozen=True)
 class Listed:
-    """One target as values of its first columns; without the truth, what was rebuilt alone."""
+    """One target as a row of a table, column by column; ``more`` columns are not shown."""
 
     shown: Shown
-    target: tuple[Digits, ...] | None
-    rebuilt: tuple[Digits, ...]
-    nearest: tuple[Digits, ...] | None
+    cells: tuple[ListedCell, ...]
+    known: bool
+    candidates: int
+    more: int
 
 
 @dataclass(frozen=True)
@@ -59,42 +75,47 @@ class Gallery:
     attack: str
     pictures: tuple[Pictured, ...] = ()
     values: tuple[Listed, ...] = ()
-    columns: int = 0
     missing: int = 0
+    candidates: int = 0
+    unit: str = ""
 
     @property
     def judged(self) -> bool:
         """Whether the targets are known."""
         known = [p.target is not None for p in self.pictures]
-        return any(known or [v.target is not None for v in self.values])
+        return any(known or [v.known for v in self.values])
 
 
-def gallery(store: Store, records: Sequence[Record], facts: Facts) -> Gallery | None:
-    """Show what one attack rebuilt, from its records of one setting; None where nothing is kept."""
+def gallery(store: Store, records: Sequence[Outcome], setting: Setting) -> Gallery | None:
+    """Show what one attack rebuilt, from its records of one setting; None if nothing is stored."""
     if not records:
         return None
-    found = [r for r in records if ran(r) and r.distance is not None]
-    unjudged = [r for r in records if ran(r) and r.threshold is None]
-    chosen = ranked(found or unjudged, each=_PICTURES_EACH if facts.picture else 1)
-    samples = first_candidates(store, [record for _, record in chosen], facts)
-    truth = read_truth(store, facts)
+    found = [r for r in records if r.ran and r.distance is not None]
+    unjudged = [r for r in records if r.ran and r.threshold is None]
+    chosen = ranked(found or unjudged, each=_PICTURES_EACH if setting.data.picture else 1)
+    samples = first_candidates(store, [record for _, record in chosen], setting)
+    truth = read_truth(store, setting)
     kept = [(rank, r, x) for (rank, r), x in zip(chosen, samples, strict=True) if x is not None]
     if not kept:
         return None
     attack, missing = records[0].trial.attack, len(records) - len(found or unjudged)
-    if facts.picture:
-        shown = tuple(_pictured(rank, r, x, truth, facts) for rank, r, x in kept)
-        return Gallery(attack, pictures=shown, missing=missing)
-    listed = tuple(_listed(rank, r, x, truth) for rank, r, x in kept)
-    return Gallery(attack, values=listed, columns=len(listed[0].rebuilt), missing=missing)
+    named, unit = setting.data.candidates, setting.data.unit
+    if setting.data.picture:
+        shown = tuple(_pictured(rank, r, x, truth, setting) for rank, r, x in kept)
+        return Gallery(attack, pictures=shown, missing=missing, candidates=named, unit=unit)
+    listed = tuple(_listed(rank, r, x, truth, setting) for rank, r, x in kept)
+    return Gallery(attack, values=listed, missing=missing, candidates=named, unit=unit)
 
 
-def ranked(records: Sequence[Record], *, each: int) -> list[tuple[str, Record]]:
-    """Return ``each`` of the best, median and worst records by distance, with their rank's name."""
-    order = sorted(records, key=lambda r: (r.distance or 0.0, r.trial.target))
+def ranked(records: Sequence[Outcome], *, each: int) -> list[tuple[str, Outcome]]:
+    """Return ``each`` of the best, median and worst records by distance, with their rank's name.
+
+    Successes come first, whatever their distance, so that there is always one to be seen.
+    """
+    order = sorted(records, key=lambda r: (not r.success, r.distance or 0.0, r.trial.target))
     count = len(order)
     if count < 2:
-        return [("the only one", record) for record in order]
+        return [("the only target", record) for record in order]
     if count < 3 * each:
         names = ["best", *["between"] * (count - 2), "worst"]
         return list(zip(names, order, strict=True))
@@ -103,10 +124,12 @@ def ranked(records: Sequence[Record], *, each: int) -> list[tuple[str, Record]]:
     return [(name, record) for name, at in starts for record in order[at : at + each]]
 
 
-def _pictured(rank: str, record: Record, sample: Array, truth: Truth | None, f: Facts) -> Pictured:
+def _pictured(
+    rank: str, record: Outcome, sample: Array, truth: Truth | None, f: Setting
+) -> Pictured:
     target, nearest = _true(record, truth)
     seen = sample if target is None else target
-    span = f.value_range or (float(np.min(seen)), float(np.max(seen)))
+    span = f.data.value_range or (float(np.min(seen)), float(np.max(seen)))
     return Pictured(
         _shown(rank, record),
         None if target is None else picture(target, span),
@@ -115,30 +138,48 @@ def _pictured(rank: str, record: Record, sample: Array, truth: Truth | None, f: 
     )
 
 
-def _listed(rank: str, record: Record, sample: Array, truth: Truth | None) -> Listed:
+def _listed(
+    rank: str, record: Outcome, sample: Array, truth: Truth | None, setting: Setting
+) -> Listed:
     target, nearest = _true(record, truth)
+    columns = setting.data.schema or _unnamed(setting, sample.size)
     reference = sample if target is None else target
+    rows = [cells_of(columns, row[None]) for row in (reference, sample, reference)]
+    if nearest is not None:
+        rows[2] = cells_of(columns, nearest[None])
+    right = compare_cells(columns, reference[None], sample[None]).right[0]
+    cells = [
+        ListedCell(
+            column.name + (f" ({column.unit})" if column.unit else ""),
+            None if target is None else cell_digits(column, true[0], true[0]),
+            cell_digits(column, found[0], true[0]),
+            None if nearest is None else cell_digits(column, near[0], true[0]),
+            bool(came_out) and target is not None,
+            column.given,
+        )
+        for column, true, found, near, came_out in zip(columns, *rows, right, strict=True)
+    ]
+    candidates = int(record.stats.get("candidates", 1))
+    more = max(0, len(cells) - _COLUMNS)
     return Listed(
-        _shown(rank, record),
-        None if target is None else _values(target, target),
-        _values(sample, reference),
-        None if nearest is None else _values(nearest, reference),
+        _shown(rank, record), tuple(cells[:_COLUMNS]), target is not None, candidates, more
     )
 
 
-def _true(record: Record, truth: Truth | None) -> tuple[Array | None, Array | None]:
+def _unnamed(setting: Setting, width: int) -> tuple[TableColumn, ...]:
+    """Columns of a run that did not keep them, or of records that are no table."""
+    names = setting.data.columns or tuple(f"column {place + 1}" for place in range(width))
+    return tuple(TableColumn(name, "continuous") for name in names)
+
+
+def _true(record: Outcome, truth: Truth | None) -> tuple[Array | None, Array | None]:
     index = record.trial.target
     if truth is None or index >= len(truth.targets):
         return None, None
     return truth.targets[index], truth.nearest[index]
 
 
-def _values(record: Array, reference: Array) -> tuple[Digits, ...]:
-    pairs = zip(record.ravel()[:_COLUMNS], reference.ravel()[:_COLUMNS], strict=True)
-    return tuple(digits(float(value), float(target)) for value, target in pairs)
-
-
-def _shown(rank: str, record: Record) -> Shown:
+def _shown(rank: str, record: Outcome) -> Shown:
     return Shown(
         rank,
         record.trial.target,

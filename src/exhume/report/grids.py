@@ -8,22 +8,19 @@ from functools import cached_property
 
 import numpy as np
 
-from exhume.audit.record import Record
-from exhume.audit.summary import Summary, ran
-from exhume.audit.tradeoff import Tradeoff
-from exhume.reconstruction import Status
-from exhume.report.settings import Case
-
-UNDEFENDED = "no defence"
-_PICTURE_METRIC = "psnr"
+from exhume.protocol.reconstruction import Status
+from exhume.report.setting_part import ReportedSetting
+from exhume.runlog.outcome import Outcome
+from exhume.runlog.strongest import by_error
+from exhume.runlog.summary import Summary
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One column of a grid: a setting, the defence it has, and where the page tells of it."""
+    """One column of a grid: a setting, its defence, and its anchor in the page."""
 
     defence: str
-    case: Case
+    case: ReportedSetting
     anchor: str
 
     @property
@@ -33,15 +30,15 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class GridCell:
     """One attack on one member.
 
-    Errors are those of all candidates, also of such as the attack itself did not trust: what came
-    out came out. Where it did not run to an end, that they are large says nothing.
+    Errors include candidates that the attack itself did not trust, because a close candidate is a
+    leak in any case. If the attack did not finish, a large error shows nothing.
     """
 
     attack: str
-    records: tuple[Record, ...]
+    records: tuple[Outcome, ...]
 
     @property
     def baseline(self) -> bool:
@@ -49,14 +46,14 @@ class Cell:
         return bool(self.records) and self.records[0].baseline
 
     @cached_property
-    def judged(self) -> tuple[Record, ...]:
-        """The trials that left a candidate to measure."""
+    def judged(self) -> tuple[Outcome, ...]:
+        """The trials that returned a candidate."""
         return tuple(r for r in self.records if r.distance is not None)
 
     @property
     def ran(self) -> int:
-        """In how many trials the attack really ran."""
-        return sum(map(ran, self.records))
+        """The number of trials in which the attack really ran."""
+        return sum(r.ran for r in self.records)
 
     @cached_property
     def error(self) -> float | None:
@@ -65,7 +62,7 @@ class Cell:
 
     @cached_property
     def psnr(self) -> float | None:
-        """The mean peak signal-to-noise ratio in decibels, where it was measured."""
+        """The mean peak signal-to-noise ratio in decibels, if it was measured."""
         return _mean([r.scores.get(_PICTURE_METRIC) for r in self.judged])
 
     @property
@@ -86,66 +83,65 @@ class Grid:
     title: str
     members: tuple[Member, ...]
     attacks: tuple[str, ...]
-    cells: tuple[tuple[Cell, ...], ...]
+    cells: tuple[tuple[GridCell, ...], ...]
     refused: tuple[str, ...]
 
     @property
     def base(self) -> Member:
-        """The member without a defence, or the first where that was not measured."""
+        """The member without a defence, or the first member if that was not measured."""
         return self.members[0]
 
-    def column(self, index: int) -> tuple[Cell, ...]:
+    def column(self, index: int) -> tuple[GridCell, ...]:
         """Return every attack on one member."""
         return tuple(row[index] for row in self.cells)
 
-    def strongest(self, index: int) -> Cell | None:
-        """Return the attack with the lowest mean error on a member; None where none has any."""
-        found = [c for c in self.column(index) if not c.baseline and c.error is not None]
-        return min(found, key=lambda cell: cell.error or 0.0, default=None)
+    def strongest(self, index: int) -> GridCell | None:
+        """Return the strongest attack on a member by its error; None where none has any."""
+        return next((c for c in self._ranked(index) if not c.baseline), None)
 
-    def decisive(self, index: int, tradeoff: Tradeoff | None) -> Cell | None:
-        """Return what sets a defence's strength: its strongest attack, or a guess that beats it.
+    def decisive(self, index: int) -> GridCell | None:
+        """Return what determines a defence's strength: its strongest attack, or a better guess.
 
-        None where no attack really ran: then a guess says nothing of the defence.
+        None if no attack really ran: then a guess shows nothing about the defence.
         """
-        column, name = self.column(index), self.members[index].case.facts.name
-        if not any(cell.ran for cell in column if not cell.baseline):
-            return None
-        points = () if tradeoff is None else tradeoff.points
-        chosen = next((p.strength.attack for p in points if p.setting == name), None)
-        found = next((cell for cell in column if cell.attack == chosen), None)
-        return self.strongest(index) if found is None else found
+        ran = any(cell.ran for cell in self.column(index) if not cell.baseline)
+        return next(iter(self._ranked(index)), None) if ran else None
+
+    def _ranked(self, index: int) -> list[GridCell]:
+        cells = {cell.attack: cell for cell in self.column(index)}
+        rows = by_error(self.members[index].case.rows)
+        return [cells[row.attack] for row in rows if row.attack in cells]
 
 
-def grids(summary: Summary, cases: Mapping[str, Case]) -> tuple[Grid, ...]:
+def grids(summary: Summary, cases: Mapping[str, ReportedSetting]) -> tuple[Grid, ...]:
     """Return the run's grids in the plan's order; ``cases`` by their anchors in the page."""
-    found = {case.facts.name: (anchor, case) for anchor, case in cases.items()}
+    found = {case.setting.name: (anchor, case) for anchor, case in cases.items()}
     groups: dict[str, list[Member]] = {}
     for bracket in summary.brackets:
         anchor, case = found[bracket.setting]
-        if case.facts.group:
-            member = Member(case.facts.defence, case, anchor)
-            groups.setdefault(case.facts.group, []).append(member)
+        if case.setting.group:
+            member = Member(case.setting.defence, case, anchor)
+            groups.setdefault(case.setting.group, []).append(member)
     return tuple(_grid(name, members) for name, members in groups.items() if len(members) > 1)
 
 
 def _grid(name: str, members: Sequence[Member]) -> Grid:
     ordered = tuple(sorted(members, key=lambda member: member.defence != ""))
-    by_attack: dict[str, list[Cell]] = {}
+    by_attack: dict[str, list[GridCell]] = {}
     for place, member in enumerate(ordered):
-        records: dict[str, list[Record]] = {}
+        records: dict[str, list[Outcome]] = {}
         for record in member.case.records:
             records.setdefault(record.trial.attack, []).append(record)
         for attack, own in records.items():
-            row = by_attack.setdefault(attack, [Cell(attack, ()) for _ in ordered])
-            row[place] = Cell(attack, tuple(own))
+            row = by_attack.setdefault(attack, [GridCell(attack, ()) for _ in ordered])
+            row[place] = GridCell(attack, tuple(own))
     refused = [a for a, row in by_attack.items() if all(cell.refused for cell in row)]
     rows = sorted(
         (row for attack, row in by_attack.items() if attack not in refused), key=_row_order
     )
     return Grid(
         name=name,
-        title=ordered[0].case.facts.title,
+        title=ordered[0].case.setting.title,
         members=ordered,
         attacks=tuple(row[0].attack for row in rows),
         cells=tuple(tuple(row) for row in rows),
@@ -153,7 +149,7 @@ def _grid(name: str, members: Sequence[Member]) -> Grid:
     )
 
 
-def _row_order(row: Sequence[Cell]) -> tuple[bool, bool, float, str]:
+def _row_order(row: Sequence[GridCell]) -> tuple[bool, bool, float, str]:
     first = row[0].error
     blind = any(cell.baseline for cell in row)
     return blind, first is None, 0.0 if first is None else first, row[0].attack
@@ -162,3 +158,9 @@ def _row_order(row: Sequence[Cell]) -> tuple[bool, bool, float, str]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [v for v in values if v is not None and np.isfinite(v)]
     return float(np.mean(known)) if known else None
+
+
+UNDEFENDED = "no defence"
+
+
+_PICTURE_METRIC = "psnr"

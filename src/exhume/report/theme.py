@@ -1,16 +1,16 @@
-"""How figures look: one drawing in tokens of colour, printed once for light and once for dark."""
+"""The style of figures: one drawing with colour tokens, rendered for light and for dark mode."""
 
 from __future__ import annotations
 
 import base64
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 SIZE = (4.4, 3.05)
-"""Inches: 422 pixels wide, so that its text is still readable 330 pixels wide."""
+"""Inches: 422 pixels wide, so that the text is still readable at a width of 330 pixels."""
 INK, MUTED, GRID = "#1b2431", "#5b6674", "#e4e8ee"
 REACHED, BLIND, BOUND = "#b3331d", "#77828f", "#1c5fa6"
 ATTACKS = (REACHED, "#7b4a9e", "#1f7a6b", "#9a6700", "#a83279", "#4a6b1f")
@@ -61,7 +61,7 @@ _SETTINGS: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure as two data URIs, and what it says to somebody who can't see it."""
+    """A figure as two data URIs, with its alternative text."""
 
     light: str
     dark: str
@@ -89,7 +89,7 @@ def draw(
 def svg(
     paint: Callable[[Any], None], *, size: tuple[float, float], background: str = "none"
 ) -> str:
-    """Return what ``paint`` draws on an empty figure, in the house's look."""
+    """Return what ``paint`` draws on an empty figure, in the report's style."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -105,8 +105,22 @@ def svg(
     return _lean(buffer.getvalue().decode())
 
 
+def paint_roc(
+    axes: Any, curves: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]
+) -> None:
+    """Draw ROC curves and the diagonal of chance: label, colour, false and true positive rates."""
+    axes.plot((0, 1), (0, 1), color=MUTED, linewidth=0.9, linestyle=":", label="chance")
+    for label, colour, false, true in curves:
+        axes.step([0.0, *false], [0.0, *true], where="post", color=colour, label=label)
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    for axis in (axes.set_xticks, axes.set_yticks):
+        axis(ticks, [f"{tick:.0%}".replace("%", " %") for tick in ticks])
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.02, 1.03))
+    axes.set(xlabel="inventions judged real", ylabel="real ones judged real")
+
+
 def drawn_name(name: str) -> str:
-    r"""Return a name that fits a figure: one line, not too long, no underscore in front.
+    r"""Return a name that fits a figure: one line, not too long, no leading underscore.
 
     >>> drawn_name("_a\nb"), len(drawn_name("x" * 80))
     ('ab', 24)
@@ -117,7 +131,7 @@ def drawn_name(name: str) -> str:
 
 
 def power(value: float, _: int = 0) -> str:
-    """Write a power of ten as plain text, without the typesetting that only one font fits.
+    """Write a power of ten as plain text, without typesetting that fits only one font.
 
     >>> power(1e-13), power(1.0), power(10.0), power(0.01)
     ('10⁻¹³', '1', '10', '0.01')
@@ -129,7 +143,7 @@ def power(value: float, _: int = 0) -> str:
 
 
 def _lean(svg: str) -> str:
-    """Drop the prologue, and name the page's fonts instead of the one that was measured."""
+    """Remove the prologue, and name the page's fonts instead of the measured one."""
     svg = svg[svg.index("<svg") :].replace("'DejaVu Sans', sans-serif", _FONT)
     return re.sub(r"\s*\n\s*", "\n", svg)
 

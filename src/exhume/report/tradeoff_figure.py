@@ -1,4 +1,4 @@
-"""The trade-off as a picture: what training loses against what the strongest attack leaves."""
+"""The trade-off as a picture: the utility lost against the error of the strongest attack."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from exhume.audit.tradeoff import Measure, Point, Tradeoff
-from exhume.report.labels import Box, placed
+from exhume.report.label_places import Box, placed
+from exhume.report.numbers import short
 from exhume.report.theme import ATTACKS, BLIND, BOUND, INK, MUTED, Drawing, draw, drawn_name
-from exhume.report.words import short
+from exhume.runlog.tradeoff import Measure, Point, Tradeoff
 
 _SIZE = (7.6, 4.9)
 _LETTER = 4.35
-"""Points of width a letter of a label takes, on average."""
+"""The average width of a label's letter, in points."""
 _LINE = 9.5
 _HALF_BAR = 0.8
 _ACCURACY = Measure.ACCURACY.value
@@ -28,7 +28,7 @@ def label_of(point: Point) -> str:
 
 
 def tradeoff_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
-    """Draw a trade-off whose utility was measured, with its front, the guess and the floors."""
+    """Draw a trade-off with measured utility: its front, the guess and the floors."""
     shown = [p for p in tradeoff.points if p.utility is not None]
     finite = [p for p in shown if p.utility is not None and math.isfinite(p.utility.mean)]
 
@@ -39,7 +39,7 @@ def tradeoff_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
         at = [_paint_point(axes, point) for point in shown]
         _paint_floors(axes, finite)
         if tradeoff.blind is not None:
-            axes.axhline(tradeoff.blind, color=BLIND, dashes=(4, 2), label="a blind guess")
+            axes.axhline(tradeoff.blind, color=BLIND, dashes=(4, 2), label="blind guess")
         axes.set_xlabel(_cost_label(tradeoff.measure))
         if tradeoff.measure == _ACCURACY:
             axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:g}")
@@ -51,7 +51,7 @@ def tradeoff_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
 
 
 def strength_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
-    """Draw how strong each defence is, where what it costs was not measured."""
+    """Draw the strength of each defence, if its cost was not measured."""
     ordered = sorted(tradeoff.points, key=lambda p: (p.defence != "", p.strength.mean))
     size = (_SIZE[0], 1.1 + 0.24 * len(ordered))
 
@@ -67,7 +67,7 @@ def strength_figure(tradeoff: Tradeoff, *, alt: str, caption: str) -> Drawing:
         axes.set_xlim(0, max([*ends, tradeoff.blind or 0.0]) * 1.06 or 1.0)
         _floor_ticks(axes, [(p.floor, i) for i, p in enumerate(ordered)], across=True)
         if tradeoff.blind is not None:
-            axes.axvline(tradeoff.blind, color=BLIND, dashes=(4, 2), label="a blind guess")
+            axes.axvline(tradeoff.blind, color=BLIND, dashes=(4, 2), label="blind guess")
         axes.set_yticks(range(len(ordered)), [drawn_name(label_of(p)) for p in ordered])
         axes.set(ylim=(-0.7, len(ordered) - 0.3), xlabel="error under the strongest attack")
         axes.grid(axis="y", visible=False)
@@ -81,13 +81,13 @@ def _limits(axes: Any, tradeoff: Tradeoff, finite: Sequence[Point], diverged: bo
     sides = [v for u in losses for v in (u.mean, u.low, u.high) if v is not None]
     low, high = min([0.0, *sides]), max([0.0, *sides])
     room = (high - low or 1.0) * 0.08
-    # A training that diverged stands beyond all others, where its loss is no number.
+    # A training that diverged is drawn beyond all others, because its loss is not a number.
     axes.set_xlim(low - room, high + room * (3 if diverged else 1))
     axes.set_ylim(0, _reach(tradeoff))
 
 
 def _reach(tradeoff: Tradeoff) -> float:
-    """How far an axis of errors goes: past all that were measured, not to floors beyond them."""
+    """The end of an axis of errors: beyond all measured errors, but not up to every floor."""
     errors = [p.strength.mean for p in tradeoff.points] + [tradeoff.blind or 0.0]
     errors += [p.strength.high or 0.0 for p in tradeoff.points]
     return max(errors) * 1.12 or 1.0
@@ -119,7 +119,7 @@ def _paint_point(axes: Any, point: Point) -> tuple[float, float]:
 
 
 def _colours(point: Point) -> tuple[str, str]:
-    """A point's colour and filling; hollow where no attack ran, for then nothing is known."""
+    """A point's colour and filling; hollow if no attack ran, because then nothing is known."""
     colour = INK if not point.defence else _FRONT if point.on_front else _OTHER
     return (MUTED, "none") if not point.strength.answered else (colour, colour)
 
@@ -144,7 +144,7 @@ def _bars(
 
 
 def _paint_floors(axes: Any, points: Sequence[Point]) -> None:
-    """Floors as ticks below their points, and the rates of theory anchored at no defence."""
+    """Floors as ticks below their points, and theoretical rates relative to no defence."""
     at = [(p.floor, p.utility.mean) for p in points if p.utility is not None]
     _floor_ticks(axes, at, across=False)
     base = next((p for p in points if not p.defence), None)
@@ -164,7 +164,7 @@ def _floor_ticks(axes: Any, at: Sequence[tuple[float | None, float]], *, across:
 def _theory(
     axes: Any, at: Sequence[tuple[float, float]], mark: str, name: str, *, across: bool
 ) -> None:
-    """Mark errors of theory at their places; those beyond the picture are carets at its edge."""
+    """Mark theoretical errors; those outside the picture are carets at its edge."""
     limit = (axes.get_xlim if across else axes.get_ylim)()[1]
     style = {"color": BOUND, "mfc": "none", "linestyle": "none", "zorder": 3, "clip_on": False}
     size = {"ms": 5.5} if mark == "D" else {"ms": 11, "mew": 2}
@@ -183,7 +183,7 @@ def _theory(
 def _marks_for_legend(axes: Any, undefended: str, points: Sequence[Point]) -> None:
     marks = [(undefended, INK, INK, "no defence"), ("o", _OTHER, _OTHER, "a defence")]
     if not all(point.strength.answered for point in points):
-        marks.append(("o", MUTED, "none", "no attack ran to an end"))
+        marks.append(("o", MUTED, "none", "no attack finished"))
     for mark, colour, face, name in marks:
         axes.plot([], [], mark, color=colour, mfc=face, ms=5.5, label=name)
 
@@ -198,7 +198,7 @@ def _paint_labels(axes: Any, shown: Sequence[Point], at: Sequence[tuple[float, f
     labels = placed(points, sizes, frame, _bar_boxes(axes, shown, at))
     for name, xy, (x, y), label in zip(names, at, points, labels, strict=True):
         box = label.box
-        # Relative to its point, so that it stays there at any resolution.
+        # Relative to its point, so that its place does not depend on the resolution.
         offset = ((box.left + box.right) / 2 - x, (box.bottom + box.top) / 2 - y)
         axes.annotate(
             name,
@@ -216,7 +216,7 @@ def _paint_labels(axes: Any, shown: Sequence[Point], at: Sequence[tuple[float, f
 
 
 def _bar_boxes(axes: Any, shown: Sequence[Point], at: Sequence[tuple[float, float]]) -> list[Box]:
-    """Where intervals are drawn, in points of the drawing: labels had better not lie on them."""
+    """The places of intervals, in points of the drawing: labels should not cover them."""
     shape = np.array([[-_HALF_BAR, -_HALF_BAR], [_HALF_BAR, _HALF_BAR]])
     found = []
     for point, (x, y) in zip(shown, at, strict=True):
@@ -246,7 +246,7 @@ def _cost_label(measure: str) -> str:
 
 
 def spread_text(mean: float, low: float | None, high: float | None) -> str:
-    """Return a number with its interval, where it has one.
+    """Return a number with its interval, if it has one.
 
     >>> spread_text(0.31, 0.28, 0.334), spread_text(0.31, None, None)
     ('0.310 [0.280–0.334]', '0.310')

@@ -1,4 +1,4 @@
-"""Defences at equal utility, in words: a table of points, who wins at which loss, the answer."""
+"""Defences at equal utility, in words: a table of points, the winner at each loss, the answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exhume.audit.tradeoff import Measure, Point, Tradeoff, UtilityLoss, Winner
+from exhume.report.numbers import NOTHING, counted, listed, percent, short
 from exhume.report.theme import Drawing
 from exhume.report.tradeoff_figure import (
     label_of,
@@ -14,7 +14,8 @@ from exhume.report.tradeoff_figure import (
     strength_figure,
     tradeoff_figure,
 )
-from exhume.report.words import NOTHING, counted, listed, percent, short
+from exhume.runlog.strongest import ERROR_RULE
+from exhume.runlog.tradeoff import Measure, Point, Tradeoff, UtilityLoss, Winner
 
 _ACCURACY = Measure.ACCURACY.value
 _MOST_NAMED = 5
@@ -22,7 +23,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class PointLine:
-    """One defence: the error under its strongest attack, and what it costs."""
+    """One defence: the error of its strongest attack, and its cost."""
 
     defence: str
     error: str
@@ -37,7 +38,7 @@ class PointLine:
 
 @dataclass(frozen=True)
 class WinnerLine:
-    """Who protects best at one loss of utility, with how sure that is."""
+    """The best defence at one loss of utility, with its probability."""
 
     loss: str
     sentence: str
@@ -59,7 +60,7 @@ class TradeoffPart:
 
 
 def tradeoff_part(tradeoff: Tradeoff) -> TradeoffPart:
-    """Return one trade-off: the picture, and all that is in it as text."""
+    """Return one trade-off: the picture, and its content as text."""
     measured = tradeoff.measure != ""
     paint = tradeoff_figure if measured else strength_figure
     return TradeoffPart(
@@ -75,30 +76,31 @@ def tradeoff_part(tradeoff: Tradeoff) -> TradeoffPart:
 
 
 def answer(tradeoff: Tradeoff) -> str:
-    """Say in a sentence which defence leaves the least to its strongest attack, at what cost."""
+    """Say in a sentence which defence protects best against its strongest attack, at what cost."""
     base = next((p for p in tradeoff.points if not p.defence), None)
     known = [p for p in tradeoff.points if p.defence and p.strength.answered]
     if not known:
-        return "No attack ran to an end against any of the defences, so that none can be told."
+        return "No attack finished against any of the defences, so the best one is undecided."
     best = max(known, key=lambda point: point.strength.mean)
-    of = f"Of {counted(len(known), 'defence')} that attacks ran against"
+    of = f"Of {counted(len(known), 'defence')} against which attacks ran"
     if base is not None and best.strength.mean <= base.strength.mean:
-        return f"{of}, none left less than no defence."
+        return f"{of}, none protected better than no defence."
     alike = [p for p in known if p.strength.blind]
     if len(alike) > 1:
         return f"{of}, {_no_better(alike, base, tradeoff)}."
     under = f"under {best.strength.attack}"
     if best.strength.blind:
         under = "where no attack did better than a blind guess"
-    text = f"{of}, {best.defence} leaves the least: {_error(best)} {under}"
+    text = f"{of}, {best.defence} protects best: {_error(best)} {under}"
     cost = _at_cost(best.utility, tradeoff.measure)
     return f"{text}{_without(base)}, {cost}{_rival(best, known)}."
 
 
 def _no_better(alike: Sequence[Point], base: Point | None, tradeoff: Tradeoff) -> str:
-    """Of several that leave no more than a blind guess has, name the one that costs least."""
+    """Of several that leave attacks no better than a blind guess, name the cheapest."""
     text = (
-        f"{len(alike)} left them no better than a blind guess, {_error(alike[0])}{_without(base)}"
+        f"{len(alike)} left attacks no better than a blind guess, "
+        f"{_error(alike[0])}{_without(base)}"
     )
     costed = [p for p in alike if p.utility is not None]
     if not costed:
@@ -122,11 +124,11 @@ def _without(base: Point | None) -> str:
 
 
 def cautions(tradeoff: Tradeoff) -> str:
-    """Name the defences that no attack ran to an end against; empty where there is none."""
+    """Name the defences against which no attack finished; empty if there is none."""
     silent = [label_of(p) for p in tradeoff.points if not p.strength.answered]
     if not silent:
         return ""
-    return f"Against {listed(silent)} no attack ran to an end: that is no evidence of safety."
+    return f"Against {listed(silent)} no attack finished: that is no evidence of safety."
 
 
 def _at_cost(loss: UtilityLoss | None, measure: str) -> str:
@@ -138,7 +140,7 @@ def _at_cost(loss: UtilityLoss | None, measure: str) -> str:
 
 
 def _rival(best: Point, known: Sequence[Point]) -> str:
-    """Name the others whose interval reaches into the best one's: they can't be told apart."""
+    """Name the others whose interval overlaps with the best one's: the difference is undecided."""
     low = best.strength.low
     close = [
         p.defence
@@ -148,8 +150,8 @@ def _rival(best: Point, known: Sequence[Point]) -> str:
     if not close:
         return ""
     if len(close) > 3:
-        return f"; {len(close)} others can't be told from it"
-    return f"; {listed(close)} can't be told from it"
+        return f"; {len(close)} others are not distinguishable from it"
+    return f"; {listed(close)} {'is' if len(close) == 1 else 'are'} not distinguishable from it"
 
 
 def _loss_text(loss: UtilityLoss, measure: str) -> str:
@@ -189,7 +191,7 @@ def _line(point: Point, tradeoff: Tradeoff) -> PointLine:
 
 def _attack_text(point: Point, *, known: bool) -> str:
     if not known:
-        return "none ran to an end"
+        return "none finished"
     attack = point.strength.attack
     return f"{attack}: no attack did better" if point.strength.blind else attack
 
@@ -209,9 +211,7 @@ def _winner_line(winner: Winner, tradeoff: Tradeoff) -> WinnerLine:
     if winner.told:
         sentence = f"{names[0]} protects best"
     else:
-        sentence = (
-            f"the best can't be told between {listed(names)}" if names else "none can be told"
-        )
+        sentence = f"undecided between {listed(names)}" if names else "undecided"
     return WinnerLine(
         limit,
         sentence,
@@ -224,12 +224,10 @@ def _winner_line(winner: Winner, tradeoff: Tradeoff) -> WinnerLine:
 
 def _note(tradeoff: Tradeoff) -> str:
     text = (
-        "The strongest attack is the one with the smallest mean error over all targets; where an "
-        "attack found nothing, the blind guess stands for it. Intervals of errors are at 95 % over "
-        f"{counted(tradeoff.batches, 'release')}"
+        f"{ERROR_RULE} Intervals of errors are at 95 %, over {counted(tradeoff.batches, 'release')}"
     )
     if not tradeoff.measure:
-        return f"{text}. What the defences cost was not measured in this run."
+        return f"{text}. The cost of the defences was not measured in this run."
     return f"{text}, those of utility over {counted(tradeoff.seeds, 'training seed')}."
 
 
@@ -239,24 +237,24 @@ def _floors(tradeoff: Tradeoff) -> str:
     if any(p.rate is not None for p in tradeoff.points):
         texts.append(
             "Diamonds are the rates of Liu et al. 2024, Table 1, times the error without a "
-            "defence: how theory says that errors grow, not a limit."
+            "defence: the growth of errors by theory, not a limit."
         )
     return " ".join(texts)
 
 
 def _alt(tradeoff: Tradeoff) -> str:
     what = "Utility lost against error" if tradeoff.measure else "Error"
-    return f"{what} under the strongest attack, one point a defence. {answer(tradeoff)}"
+    return f"{what} under the strongest attack, one point per defence. {answer(tradeoff)}"
 
 
 def _caption(tradeoff: Tradeoff) -> str:
     if not tradeoff.measure:
         return (
-            "The error that the strongest attack leaves under each defence: further right is safer."
-            " Hollow: no attack ran to an end, so that nothing vouches for it."
+            "The error of the strongest attack under each defence: further right is safer. "
+            "Hollow: no attack finished, so the error is no evidence."
         )
     return (
         "Up is safer, left is cheaper: no defence below or right of the line is worth choosing. "
-        "Bars are 95 % intervals. Hollow: no attack ran to an end, so that nothing vouches for it. "
+        "Bars are 95 % intervals. Hollow: no attack finished, so the error is no evidence. "
         "Triangles at the right edge: training diverged."
     )

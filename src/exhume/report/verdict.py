@@ -1,4 +1,4 @@
-"""The answer in words: how bad each setting is, which is the worst, and what the headline says."""
+"""The result in words: the finding of each setting, the worst setting, and the headline."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from exhume.audit.summary import Bracket, Row, Summary
-from exhume.report.words import counted, listed, number, percent
+from exhume.report.numbers import counted, listed, number, percent
+from exhume.runlog.summary import Bracket, Row, Summary
 
 _MOST = 0.5
 """From this rate on "a record can be rebuilt"; below it, "in part"."""
 
 
 class Finding(Enum):
-    """What the attacks found of a setting, worst first. The value names it in the page's classes.
+    """What the attacks found in a setting, worst first. The value is its class in the page.
 
     A setting that no attack really ran on comes before one where attacks ran and failed: nothing
     is known of it.
@@ -28,7 +28,7 @@ class Finding(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Headline:
     """The first lines of the report."""
 
     finding: Finding
@@ -39,8 +39,8 @@ class Verdict:
 def finding_of(bracket: Bracket, rows: Sequence[Row]) -> Finding:
     """Judge one setting. ``rows`` are its own.
 
-    Success counts as rebuilding only where the lower end of its interval is above what the blind
-    guess reached on the same targets.
+    Success counts as rebuilding only if the lower end of its interval is above the blind guess's
+    rate on the same targets.
     """
     if bracket.reached is None:
         ran = any(row.ran for row in rows if not row.baseline)
@@ -58,7 +58,7 @@ def worst_first(summary: Summary) -> tuple[Bracket, ...]:
     order = list(Finding)
 
     def badness(bracket: Bracket) -> tuple[int, float, float]:
-        finding = finding_of(bracket, rows_of(summary, bracket.setting))
+        finding = _found(bracket, summary)
         reached = 0.0 if bracket.reached is None else bracket.reached.rate
         return (
             order.index(finding),
@@ -75,21 +75,31 @@ def rows_of(summary: Summary, setting: str) -> tuple[Row, ...]:
     return tuple(row for row in summary.rows if row.setting == setting)
 
 
-def verdict(summary: Summary) -> Verdict:
+def verdict(summary: Summary) -> Headline:
     """Return the report's first words, from the worst setting."""
     if not summary.brackets:
-        return Verdict(
+        return Headline(
             Finding.UNANSWERED,
-            "Nothing can be said: no setting has been measured.",
-            "The run folder holds no results yet.",
+            "No result: no setting has been measured.",
+            "The run folder contains no results yet.",
         )
     worst = worst_first(summary)[0]
-    finding = finding_of(worst, rows_of(summary, worst.setting))
-    return Verdict(finding, _headline(finding, worst), _explanation(finding, worst, summary))
+    finding = _found(worst, summary)
+    alike = [b for b in worst_first(summary) if _found(b, summary) is finding]
+    several = len(summary.brackets) > 1
+    words = (
+        _several(finding, alike, len(summary.brackets)) if several else _headline(finding, worst)
+    )
+    return Headline(finding, words, _explanation(finding, worst, summary))
 
 
 def _headline(finding: Finding, bracket: Bracket) -> str:
     match finding:
+        case Finding.REBUILT if bracket.candidates:
+            return (
+                "Which record was trained on can be told from this release, among "
+                f"{bracket.candidates} candidates."
+            )
         case Finding.REBUILT:
             return "A training record can be rebuilt from this release."
         case Finding.PARTLY:
@@ -97,10 +107,35 @@ def _headline(finding: Finding, bracket: Bracket) -> str:
             found, of = bracket.reached.successes, bracket.reached.trials
             return f"Training records could be rebuilt in part: {found} of {of}."
         case Finding.UNJUDGED:
-            return "An attack returned a record; without the truth it can't be judged."
+            return "Not judged: attacks ran, but the true record is not known."
         case Finding.UNANSWERED:
-            return "Nothing can be said: no attack really ran."
+            return "No result: no attack really ran."
     return f"No attack that ran rebuilt a record{_unless_blind(bracket)}: {_what_remains(bracket)}."
+
+
+def _several(finding: Finding, alike: Sequence[Bracket], settings: int) -> str:
+    """Say of how many settings the worst finding holds: a run is more than one release."""
+    share = f"{len(alike)} of {settings} settings"
+    match finding:
+        case Finding.REBUILT if all(bracket.candidates for bracket in alike):
+            return f"{share}: most targets named among their candidates."
+        case Finding.REBUILT:
+            return f"{share}: most targets rebuilt."
+        case Finding.PARTLY:
+            return f"{share}: some targets rebuilt."
+        case Finding.UNJUDGED:
+            return f"{share}: not judged, the true records are not known."
+        case Finding.UNANSWERED:
+            return f"{share}: no result, no attack really ran."
+    above_zero = "".join(dict.fromkeys(map(_unless_blind, alike)))
+    return (
+        f"No attack that ran rebuilt a record{above_zero} in any of {settings} settings: "
+        f"{_what_remains(alike[0])}."
+    )
+
+
+def _found(bracket: Bracket, summary: Summary) -> Finding:
+    return finding_of(bracket, rows_of(summary, bracket.setting))
 
 
 def _unless_blind(bracket: Bracket) -> str:
@@ -110,12 +145,12 @@ def _unless_blind(bracket: Bracket) -> str:
 
 def _what_remains(bracket: Bracket) -> str:
     if bracket.ceiling is not None and bracket.ceiling < 1.0:
-        return f"above {percent(bracket.ceiling)} is ruled out for every attack"
-    return "a stronger one still might"
+        return f"more than {percent(bracket.ceiling)} is ruled out for every attack"
+    return "a stronger attack still might"
 
 
 def contradicts(bracket: Bracket) -> bool:
-    """Whether attacks reached more than the bound allows, beyond chance: one of them is wrong."""
+    """Whether attacks reached significantly more than the bound allows: then something is wrong."""
     if bracket.reached is None or bracket.ceiling is None:
         return False
     return bracket.reached.low > bracket.ceiling
@@ -144,7 +179,7 @@ def _contradictions(summary: Summary) -> list[str]:
         return []
     return [
         f"In {listed(names)} attacks reached more than the bound allows: the training does not "
-        "keep the privacy it is said to, or this audit is wrong. Do not rely on the bound."
+        "provide the privacy that it claims, or this audit is wrong. Do not rely on the bound."
     ]
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exhume.audit.tradeoff import Tradeoff
-from exhume.report.drill import MOST, ColumnTrials, drill_down
+from exhume.report.drill_down import MOST, ColumnTrials, drill_down
 from exhume.report.grids import Grid
-from exhume.report.heat import HeatMap, heat_map
-from exhume.report.multiples import Multiple, multiples, ranked_targets
-from exhume.report.sheets import MOST_PIXELS, Sheets, sheets
+from exhume.report.heat_map import HeatMap, heat_map
+from exhume.report.small_multiples import (
+    MOST_PIXELS,
+    Multiple,
+    Sheets,
+    multiples,
+    ranked_targets,
+    sheets,
+)
 from exhume.report.tradeoffs import TradeoffPart, answer, cautions, tradeoff_part
+from exhume.runlog.tradeoff import Tradeoff
 
 
 @dataclass(frozen=True)
@@ -36,14 +42,14 @@ class GridPart:
 
     @property
     def wide(self) -> bool:
-        """Whether there are so many columns that their names stand upright."""
+        """Whether there are so many columns that their names are written vertically."""
         return len(self.heat.columns) > 8
 
 
 def grid_parts(
     grids: Sequence[Grid], tradeoffs: Sequence[Tradeoff], *, redact: bool
 ) -> tuple[GridPart, ...]:
-    """Return the parts of all grids, which share the room for pictures and trials."""
+    """Return the parts of all grids, which share the space for pictures and trials."""
     return tuple(
         _part(
             grid,
@@ -67,14 +73,14 @@ def _part(
     if not redact:
         pictures = sheets(grid, wanted, f"g{place}", MOST_PIXELS // share)
     main = tradeoffs[0] if tradeoffs else None
-    columns = drill_down(grid, pictures, main, ranked, anchor, redact=redact, most=MOST // share)
+    columns = drill_down(grid, pictures, ranked, anchor, redact=redact, most=MOST // share)
     return GridPart(
         anchor=anchor,
         name=grid.name,
         title=grid.title,
         answer="" if main is None else answer(main),
         caution="" if main is None else cautions(main),
-        heat=heat_map(grid, anchor, main),
+        heat=heat_map(grid, anchor),
         tradeoffs=tuple(tradeoff_part(one) for one in tradeoffs),
         multiples=() if pictures is None else multiples(grid, pictures),
         shown_by=_shown_by(grid),

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exhume.audit.record import Record
-from exhume.audit.summary import ran
-from exhume.audit.tradeoff import Tradeoff
-from exhume.report.attacks import message_text, status_words
-from exhume.report.grids import Cell, Grid
-from exhume.report.heat import cell_anchor, outcome_text
-from exhume.report.sheets import Sheets
-from exhume.report.words import NOTHING, number, short
+from exhume.report.grids import Grid, GridCell
+from exhume.report.heat_map import cell_anchor, outcome_text
+from exhume.report.numbers import NOTHING, number, short
+from exhume.report.small_multiples import Sheets
+from exhume.report.tables import message_text, status_words
+from exhume.runlog.outcome import Outcome
 
 MOST = 2400
-"""Trials in the drill-downs of a page."""
+"""The number of trials in the drill-downs of a page."""
 _LEAST = 3
-"""Trials a cell, however many cells there are."""
+"""Trials per cell, for any number of cells."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class CellTrials:
-    """A cell's trials, those that are shown, and how many there are in all."""
+    """A cell's trials: those that are shown, and the total number."""
 
     anchor: str
     attack: str
@@ -62,14 +60,13 @@ class ColumnTrials:
 def drill_down(
     grid: Grid,
     sheets: Sheets | None,
-    tradeoff: Tradeoff | None,
     first: Sequence[int],
     anchor: str,
     *,
     redact: bool,
     most: int,
 ) -> tuple[ColumnTrials, ...]:
-    """Return the trials of every cell; targets ``first`` come first where not all are shown."""
+    """Return the trials of every cell; targets ``first`` come first if not all are shown."""
     filled = sum(bool(cell.records) for row in grid.cells for cell in row)
     limit = max(_LEAST, most // max(filled, 1))
     found = []
@@ -93,43 +90,43 @@ def drill_down(
             ColumnTrials(
                 member.label,
                 member.anchor,
-                _strongest(grid.decisive(column, tradeoff)),
+                _strongest(grid.decisive(column)),
                 tuple(cells),
             )
         )
     return tuple(found)
 
 
-def _kept(records: Sequence[Record], first: Sequence[int], limit: int) -> list[Record]:
+def _kept(records: Sequence[Outcome], first: Sequence[int], limit: int) -> list[Outcome]:
     order = sorted(records, key=lambda r: (r.trial.target not in first, r.trial.target))
     return sorted(order[:limit], key=lambda record: record.trial.target)
 
 
-def _strongest(cell: Cell | None) -> str:
+def _strongest(cell: GridCell | None) -> str:
     if cell is None or cell.error is None:
-        return "no attack ran to an end"
+        return "no attack finished"
     return f"strongest: {cell.attack}, {short(cell.error)}"
 
 
-def _said(cell: Cell) -> str:
-    return "no error to tell" if cell.error is None else f"mean error {short(cell.error)}"
+def _said(cell: GridCell) -> str:
+    return "no error measured" if cell.error is None else f"mean error {short(cell.error)}"
 
 
-def _message(cell: Cell, *, redact: bool) -> str:
-    """What the attack said of trials that it did not run in; of others the numbers tell enough."""
-    failed = next((r for r in cell.records if not ran(r)), None)
+def _message(cell: GridCell, *, redact: bool) -> str:
+    """The attack's message for trials in which it did not run; for others the numbers suffice."""
+    failed = next((r for r in cell.records if not r.ran), None)
     if failed is None:
         return ""
     return message_text(failed.message, failed.status == "CRASHED", redact=redact)
 
 
-def _tried(record: Record, sheets: Sheets | None, row: int, column: int) -> Tried:
+def _tried(record: Outcome, sheets: Sheets | None, row: int, column: int) -> Tried:
     target = record.trial.target
     psnr = record.scores.get("psnr")
     return Tried(
         target=target,
         status=status_words(record.status),
-        ran=ran(record),
+        ran=record.ran,
         error=number(record.distance),
         threshold=number(record.threshold),
         psnr=NOTHING if psnr is None else f"{psnr:.1f}",
@@ -139,9 +136,9 @@ def _tried(record: Record, sheets: Sheets | None, row: int, column: int) -> Trie
     )
 
 
-def _success(record: Record) -> str:
+def _success(record: Outcome) -> str:
     if record.success is None:
         return "not judged"
     if record.success:
         return "rebuilt"
-    return "no" if ran(record) else "did not run to an end"
+    return "no" if record.ran else "did not finish"

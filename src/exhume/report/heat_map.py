@@ -1,4 +1,4 @@
-"""The heat map attack × defence: the mean error in every cell, and what an empty one means."""
+"""The heat map attack × defence: the mean error in every cell, or why there is none."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exhume.audit.record import Record
-from exhume.audit.summary import ran
-from exhume.audit.tradeoff import Tradeoff
-from exhume.reconstruction import Status
-from exhume.report.attacks import status_words
-from exhume.report.grids import Cell, Grid
-from exhume.report.words import counted, listed, number, short
+from exhume.protocol.reconstruction import Status
+from exhume.report.grids import Grid, GridCell
+from exhume.report.numbers import counted, listed, number, short
+from exhume.report.tables import status_words
+from exhume.runlog.outcome import Outcome
 
 SHADES = 9
-"""Eight equal steps from an error of nothing to a blind guess's, and one for all beyond."""
+"""Eight equal steps from an error of zero to a blind guess's, and one for all larger errors."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class HeatCell:
     """One cell: its shade from 0 (rebuilt) to SHADES − 1 (no better than a blind guess).
 
     ``kind`` is "measured", "silent" (the attack ran and returned nothing) or "unknown" (it did not
-    run to an end, which is no evidence of safety whatever its error).
+    finish, which is no evidence of safety whatever its error).
     """
 
     anchor: str
@@ -37,7 +35,7 @@ class HeatCell:
 
     @property
     def partly(self) -> bool:
-        """Whether the attack ran to an end on some targets only."""
+        """Whether the attack finished on some targets only."""
         return self.kind == "measured" and self.note != ""
 
 
@@ -69,13 +67,13 @@ class HeatMap:
         return found | ({"partly"} if some else set())
 
 
-def heat_map(grid: Grid, anchor: str, tradeoff: Tradeoff | None = None) -> HeatMap:
+def heat_map(grid: Grid, anchor: str) -> HeatMap:
     """Return a grid's map; its cells lead to ``anchor`` with their row and column.
 
-    In each column the attack that sets the defence's strength in ``tradeoff`` is marked.
+    In each column the attack that sets the defence's strength is marked.
     """
     reference, named = _reference(grid)
-    strongest = [grid.decisive(place, tradeoff) for place in range(len(grid.members))]
+    strongest = [grid.decisive(place) for place in range(len(grid.members))]
     rows = tuple(
         HeatRow(
             attack,
@@ -99,17 +97,17 @@ def heat_map(grid: Grid, anchor: str, tradeoff: Tradeoff | None = None) -> HeatM
         scale=tuple(short(reference * step / (SHADES - 1)) for step in range(SHADES)),
         reference=named,
         decibels=any(cell.psnr for row in rows for cell in row.cells),
-        unit=grid.base.case.facts.unit,
+        unit=grid.base.case.setting.data.unit,
     )
 
 
 def cell_anchor(anchor: str, row: int, column: int) -> str:
-    """Return where the page has the trials of a cell."""
+    """Return the anchor of a cell's trials in the page."""
     return f"{anchor}-{row}-{column}"
 
 
 def shade(error: float, reference: float) -> int:
-    """Return how light a cell is.
+    """Return the shade of a cell, from dark to light.
 
     >>> shade(0.0, 0.4), shade(0.21, 0.4), shade(0.39, 0.4), shade(0.4, 0.4), shade(7.0, 0.4)
     (0, 4, 7, 8, 8)
@@ -119,8 +117,8 @@ def shade(error: float, reference: float) -> int:
     return int((SHADES - 1) * error / reference)
 
 
-def outcome_text(records: Sequence[Record]) -> str:
-    """Return how trials ended, the commonest way first.
+def outcome_text(records: Sequence[Outcome]) -> str:
+    """Return how trials ended, the most frequent status first.
 
     >>> outcome_text([])
     'not run'
@@ -134,7 +132,7 @@ def outcome_text(records: Sequence[Record]) -> str:
 
 
 def _reference(grid: Grid) -> tuple[float, str]:
-    """What counts as no leak: the blind guess's error without a defence, or else the largest."""
+    """The error that is no leak: the blind guess's without a defence, or else the largest."""
     guesses = [c.error for c in grid.column(0) if c.baseline and c.error]
     if guesses:
         return min(guesses), "a blind guess's error"
@@ -142,7 +140,7 @@ def _reference(grid: Grid) -> tuple[float, str]:
     return max(errors, default=1.0), "the largest error here"
 
 
-def _cell(cell: Cell, name: str, anchor: str, reference: float, *, strongest: bool) -> HeatCell:
+def _cell(cell: GridCell, name: str, anchor: str, reference: float, *, strongest: bool) -> HeatCell:
     kind = "measured" if cell.ran and cell.error is not None else "unknown"
     if _silent(cell):
         kind = "silent"
@@ -159,12 +157,12 @@ def _cell(cell: Cell, name: str, anchor: str, reference: float, *, strongest: bo
     )
 
 
-def _silent(cell: Cell) -> bool:
-    """Whether the attack ran in every trial, found nothing to go by, and said so."""
+def _silent(cell: GridCell) -> bool:
+    """Whether the attack ran in every trial, and reported that it found no information."""
     return bool(cell.records) and all(r.status == Status.NO_INFORMATION.name for r in cell.records)
 
 
-def _spoken(cell: Cell, name: str, kind: str, *, strongest: bool) -> str:
+def _spoken(cell: GridCell, name: str, kind: str, *, strongest: bool) -> str:
     parts = []
     if cell.error is not None:
         parts += [f"mean error {number(cell.error)} on {counted(len(cell.judged), 'target')}"]
@@ -173,7 +171,7 @@ def _spoken(cell: Cell, name: str, kind: str, *, strongest: bool) -> str:
     if kind == "silent":
         parts.append("found no information")
     elif cell.ran < len(cell.records) or not cell.records:
-        failed = [record for record in cell.records if not ran(record)]
+        failed = [record for record in cell.records if not record.ran]
         some = f" on {len(failed)}" if cell.ran else ""
         parts.append(f"{outcome_text(failed)}{some}, which is no evidence of safety")
     parts += ["the strongest attack on this defence"] * strongest

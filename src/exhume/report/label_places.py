@@ -1,4 +1,4 @@
-"""Labels beside points, none on another: each takes the nearest place that is still free."""
+"""Labels beside points without overlaps: each label takes the nearest free place."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """Where a label stands: its box, and whether it is far enough from its point for a line."""
+    """The place of a label: its box, and whether its distance from the point needs a line."""
 
     box: Box
     far: bool
@@ -54,12 +54,12 @@ def placed(
 ) -> list[Label]:
     """Place a label of each size beside its point, inside ``frame``, off marks and off ``taken``.
 
-    Where there is no free place left, the one that covers least is taken.
+    If no free place is left, the one that covers least is taken.
     """
     marks = [Box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in points]
     blocked = [*marks, *taken]
     found: dict[int, Label] = {}
-    # Those in the thick of it choose first: the others have more room.
+    # Labels in crowded regions choose first: the others have more room.
     for place in _crowded_first(points):
         best, least = None, np.inf
         for radius in _RADII:
