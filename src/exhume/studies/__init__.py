@@ -1,27 +1,25 @@
-"""The papers run again: their tables and figures as declared audits, published figures beside."""
+"""The papers reproduced: their tables and figures as declared audits."""
 
-from exhume.studies.base import Part, Picture, Scale, Size
 from exhume.studies.catalogue import find, papers, parts
-from exhume.studies.claims import Claim, Kind, Needs, Row, Verdict, judged, leaning
-from exhume.studies.compete import compete
-from exhume.studies.run import Reading, Run, read_record, write_record
+from exhume.studies.claims import Claim, ClaimRow, ClaimVerdict, Kind, Needs
+from exhume.studies.part import Part, Picture, Scale, Size
+from exhume.studies.publish import compete
+from exhume.studies.reading import StudyReading, StudyRun, read_record, write_record
 
 __all__ = [
     "Claim",
+    "ClaimRow",
+    "ClaimVerdict",
     "Kind",
     "Needs",
     "Part",
     "Picture",
-    "Reading",
-    "Row",
-    "Run",
     "Scale",
     "Size",
-    "Verdict",
+    "StudyReading",
+    "StudyRun",
     "compete",
     "find",
-    "judged",
-    "leaning",
     "papers",
     "parts",
     "read_record",

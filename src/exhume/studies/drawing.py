@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from exhume.arrays import FloatArray
-from exhume.report.theme import ATTACKS, BOUND, INK, MUTED, drawn_name, power, svg
+from exhume.protocol.arrays import FloatArray
+from exhume.report.theme import ATTACKS, BOUND, INK, drawn_name, paint_roc, power, svg
+from exhume.runlog.authenticity import RocCurve
 from exhume.studies.plots import (
     Cloud,
-    HeatMap,
     HeatMaps,
+    HeatPanel,
     Histogram,
-    Line,
     Lines,
     Plane,
     Plot,
+    PlotLine,
     Receiver,
 )
-from exhume.studies.run import Run, shown
+from exhume.studies.reading import StudyRun, shown
 
 _SIZE = (4.8, 3.4)
 _BINS = 24
@@ -35,8 +36,8 @@ def figure_file(paper: str, part: str, plot: Plot) -> str:
     return f"{paper}-{part}-{plot.name}.svg"
 
 
-def draw_plots(run: Run, plots: Sequence[Plot], figures: Path) -> list[Path]:
-    """Write every figure that a run has the numbers for."""
+def draw_plots(run: StudyRun, plots: Sequence[Plot], figures: Path) -> list[Path]:
+    """Write every figure for which a run has the numbers."""
     written = []
     for plot in plots:
         drawn = painted(plot, run)
@@ -48,7 +49,7 @@ def draw_plots(run: Run, plots: Sequence[Plot], figures: Path) -> list[Path]:
     return written
 
 
-def painted(plot: Plot, run: Run) -> str | None:
+def painted(plot: Plot, run: StudyRun) -> str | None:
     """Return a figure as SVG, None where the run has no number of it."""
     paint: Callable[[Any], None] | None
     size = _SIZE
@@ -71,7 +72,7 @@ def painted(plot: Plot, run: Run) -> str | None:
 
 
 def _on_axes(paint: Callable[[Any], None], legend: int) -> Callable[[Any], None]:
-    """Return what paints on one pair of axes, with room above for ``legend`` names."""
+    """Return the painter of one pair of axes, with space above for ``legend`` names."""
 
     def on_figure(figure: Any) -> None:
         axes = figure.add_subplot()
@@ -106,7 +107,7 @@ def _log(axis: Any, set_scale: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _lines(plot: Lines, run: Run) -> Callable[[Any], None] | None:
+def _lines(plot: Lines, run: StudyRun) -> Callable[[Any], None] | None:
     curves = [(line, _curve(line, run)) for line in plot.lines]
     there = [(line, curve) for line, curve in curves if len(curve)]
     if not there:
@@ -133,18 +134,19 @@ def _lines(plot: Lines, run: Run) -> Callable[[Any], None] | None:
     return _on_axes(paint, len(there))
 
 
-def _curve(line: Line, run: Run) -> FloatArray:
+def _curve(line: PlotLine, run: StudyRun) -> FloatArray:
     """Return rows of place, figure, and the ends of its interval (NaN where there is none)."""
     found = []
     for place, reading in line.points:
         value, reach = run.read(reading, line.attack), run.interval(reading, line.attack)
         if value is not None and math.isfinite(value):
-            ends = (math.nan, math.nan) if reach is None else (reach.low, reach.high)
+            known = reach is not None and reach.half != 0
+            ends = (reach.low, reach.high) if reach and known else (math.nan, math.nan)
             found.append((place, value, *ends))
     return np.array(found, dtype=np.float64).reshape(-1, 4)
 
 
-def _cloud(plot: Cloud, run: Run) -> Callable[[Any], None] | None:
+def _cloud(plot: Cloud, run: StudyRun) -> Callable[[Any], None] | None:
     found = [
         (label, points)
         for attack, label in plot.attacks
@@ -162,14 +164,14 @@ def _cloud(plot: Cloud, run: Run) -> Callable[[Any], None] | None:
     return _on_axes(paint, len(found))
 
 
-def _points(run: Run, setting: str, attack: str, metrics: tuple[str, str]) -> FloatArray:
+def _points(run: StudyRun, setting: str, attack: str, metrics: tuple[str, str]) -> FloatArray:
     scores = run.scores.get(setting, {}).get(attack, {})
     pairs = zip(*(scores.get(metric, ()) for metric in metrics), strict=False)
     found = [pair for pair in pairs if None not in pair]
     return np.array(found, dtype=np.float64).reshape(-1, 2)
 
 
-def _histogram(plot: Histogram, run: Run) -> Callable[[Any], None] | None:
+def _histogram(plot: Histogram, run: StudyRun) -> Callable[[Any], None] | None:
     found = []
     for label, setting, attack in plot.groups:
         values = run.scores.get(setting, {}).get(attack, {}).get(plot.metric, ())
@@ -192,7 +194,7 @@ def _histogram(plot: Histogram, run: Run) -> Callable[[Any], None] | None:
     return _on_axes(paint, len(found))
 
 
-def _plane(plot: Plane, run: Run) -> Callable[[Any], None] | None:
+def _plane(plot: Plane, run: StudyRun) -> Callable[[Any], None] | None:
     found = []
     for label, across, up in plot.points:
         x, y = run.read(across), run.read(up)
@@ -212,13 +214,13 @@ def _plane(plot: Plane, run: Run) -> Callable[[Any], None] | None:
 
 
 def _family_colour(label: str, labels: Sequence[str]) -> str:
-    """Return a colour a first word: "prune .3" and "prune .9" are of one family."""
+    """Return one colour per first word: "prune .3" and "prune .9" belong to one family."""
     families = list(dict.fromkeys(one.split(" ")[0] for one in labels))
     return _COLOURS[families.index(label.split(" ")[0]) % len(_COLOURS)]
 
 
 def _name_points(axes: Any, found: Sequence[tuple[str, float, float]]) -> None:
-    from exhume.report.labels import Box, placed
+    from exhume.report.label_places import Box, placed
 
     axes.figure.canvas.draw()
     scale = 72.0 / axes.figure.dpi
@@ -236,29 +238,21 @@ def _name_points(axes: Any, found: Sequence[tuple[str, float, float]]) -> None:
         )
 
 
-def _receiver(plot: Receiver, run: Run) -> Callable[[Any], None] | None:
-    found = []
-    facts = {one["name"]: one.get("authenticity") for one in run.summary["settings"]}
+def _receiver(plot: Receiver, run: StudyRun) -> Callable[[Any], None] | None:
+    found: list[tuple[str, str, Sequence[float], Sequence[float]]] = []
+    judged = {one.name: one.authenticity for one in run.summary.settings}
     for label, setting in plot.settings:
         name, _, which = setting.partition(":")
-        curve = (facts.get(name) or {}).get(which or "measured")
-        if curve and curve["area"] is not None:
-            found.append((f"{label}: {curve['area']:.2f}", curve))
+        curve: RocCurve | None = getattr(judged.get(name), which or "measured", None)
+        if curve is not None and curve.area is not None:
+            colour = _COLOURS[len(found) % len(_COLOURS)]
+            found.append((f"{label}: {curve.area:.2f}", colour, curve.false_rate, curve.true_rate))
     if not found:
         return None
-
-    def paint(axes: Any) -> None:
-        axes.plot((0, 1), (0, 1), color=MUTED, linewidth=0.9)
-        for (label, curve), colour in zip(found, _COLOURS, strict=False):
-            false, true = [0.0, *curve["false_rate"]], [0.0, *curve["true_rate"]]
-            axes.plot(false, true, color=colour, label=label)
-        axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
-        axes.set(xlabel="inventions called real", ylabel="real ones called real")
-
-    return _on_axes(paint, len(found))
+    return _on_axes(lambda axes: paint_roc(axes, found), 1 + len(found))
 
 
-def _heat_maps(plot: HeatMaps, run: Run) -> Callable[[Any], None] | None:
+def _heat_maps(plot: HeatMaps, run: StudyRun) -> Callable[[Any], None] | None:
     tables = [_table(one, run) for one in plot.maps]
     numbers = np.concatenate([table.ravel() for table in tables])
     if not np.isfinite(numbers).any():
@@ -284,7 +278,7 @@ def _heat_maps(plot: HeatMaps, run: Run) -> Callable[[Any], None] | None:
     return paint
 
 
-def _table(one: HeatMap, run: Run) -> FloatArray:
+def _table(one: HeatPanel, run: StudyRun) -> FloatArray:
     found = [[_or_nan(run.read(cell)) for cell in row] for row in one.cells]
     return np.array(found, dtype=np.float64)
 

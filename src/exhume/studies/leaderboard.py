@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exhume.studies.base import Scale
+from exhume.runlog.summary import Row
+from exhume.stats.proportions import pooled_share
 from exhume.studies.catalogue import find, papers
 from exhume.studies.defended import counted, defences
-from exhume.studies.intervals import Interval
 from exhume.studies.publish import published
-from exhume.studies.run import Run, shown
+from exhume.studies.reading import StudyRun, shown
 
 if TYPE_CHECKING:
     from exhume.config import Config, SettingTable
@@ -27,22 +28,23 @@ _ERRORS = ("mse", "rmse", "span")
 _SWITCHES = (
     *("adaptive", "fit", "reweighting", "feature_matching", "deep_image_prior", "continuation"),
 )
-"""Options that are False where an attack is run without a part of it."""
+"""Options that are False if an attack is run without one of its parts."""
 _INTRODUCTION = """\
-Attacks by what was released and by what they cost, and defences by what they leave of utility, \
-from the same stored summaries as the pages of results.
+Attacks by release and by cost, and defences by the utility they preserve, from the same stored \
+summaries as the pages of results.
 
-*Rebuilt* is the share of targets that came out closer than any record the adversary had (nearer \
-still where a study says so; none of those that an attack gave up on), with a 95 % interval: the \
-wider one of that over settings and that over targets. Settings differ in difficulty and few \
-attacks saw all of them, so a share is not a rank: *won* is. It compares two attacks on every \
-setting that both of them ran on, by their mean error, and is the share of these comparisons that \
-the attack won. Seconds are by the clock, of one thread of a machine that was doing other work \
-too, a target; shadow models are trained once for all attacks, and not counted.
+*Rebuilt* is the share of targets that were rebuilt closer than any record the adversary had (some \
+studies require a smaller distance; targets on which the attack gave up count as failures), with a \
+95 % interval: the wider of the intervals over settings and over targets. Settings differ in \
+difficulty and few attacks ran on all of them, so this share is not a rank; *won* is. It compares \
+two attacks on every setting on which both ran, by their mean error, and is the share of these \
+comparisons that the attack won. Seconds per target are wall-clock times on one thread of a \
+machine that also did other work; shadow models are trained once for all attacks and are not \
+counted.
 
-Left out are searches that were begun at the truth, which are no attacks, and attacks with a part \
-of them switched off or told to ignore a defence, which studies run for comparison. How to enter \
-an attack of your own: [Studies](../studies.md#an-attack-of-your-own)."""
+The page omits searches that start at the truth, which are not attacks, and attacks that studies \
+run only for comparison, with a part switched off or without knowledge of a defence. To add your \
+own attack, see [Studies](../how-to/studies.md#your-own-attack)."""
 
 
 @dataclass
@@ -57,13 +59,14 @@ class _Entry:
     won: float = 0.0
     compared: int = 0
 
-    def add(self, row: Mapping[str, Any], steps: int | None) -> None:
+    def add(self, row: Row, steps: int | None) -> None:
         self.counts.append(counted(row))
-        self.seconds += float(row["seconds"])
-        metric = row["metrics"].get("mse") or row["metrics"].get("rmse")
-        if metric is not None:
-            squared = "mse" in row["metrics"]
-            self.errors.append(metric["median"] if squared else metric["median"] ** 2)
+        self.seconds += row.seconds
+        square, root = (row.metrics.get(name) for name in ("mse", "rmse"))
+        if square is not None:
+            self.errors.append(square.median)
+        elif root is not None:
+            self.errors.append(root.median**2)
         if steps is not None:
             self.steps.add(steps)
 
@@ -97,32 +100,9 @@ def leaderboard(results: Path) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def share_interval(counts: Sequence[tuple[int, int]]) -> Interval:
-    """Return the 95 % interval of a share of successes, pooled over settings.
-
-    Settings are the units of a ratio estimate; where they are as good as alike, or there is one
-    alone, targets are (Clopper and Pearson), since then these tell less.
-
-    >>> share_interval([(5, 5)])
-    Interval(low=0.478..., high=1.0)
-    """
-    from scipy.stats import beta, t
-
-    successes, trials = (sum(column) for column in zip(*counts, strict=True))
-    low = float(beta.ppf(0.025, successes, trials - successes + 1)) if successes else 0.0
-    high = float(beta.ppf(0.975, successes + 1, trials - successes)) if successes < trials else 1.0
-    if len(counts) == 1:
-        return Interval(low, high)
-    rate, units = successes / trials, len(counts)
-    left = np.array([s - rate * n for s, n in counts])
-    error = float(np.sqrt(units / (units - 1) * np.square(left).sum())) / trials
-    reach = float(t.ppf(0.975, units - 1)) * error
-    return Interval(max(0.0, min(low, rate - reach)), min(1.0, max(high, rate + reach)))
-
-
-def _declared(run: Run) -> Config:
+def _declared(run: StudyRun) -> Config:
     part = find(run.paper, run.part)
-    return part.config(part.size(Scale(run.scale), run.changes), seed=run.seed)
+    return part.config(part.size_of(run), seed=run.seed)
 
 
 def _kind(table: SettingTable) -> str:
@@ -135,16 +115,16 @@ def _kind(table: SettingTable) -> str:
     return f"{released} of {network}, one record unknown"
 
 
-def _counted(run: Run, config: Config) -> Iterator[tuple[SettingTable, list[Mapping[str, Any]]]]:
-    """Yield each setting that is an attack's, with the rows of whole attacks."""
+def _counted(run: StudyRun, config: Config) -> Iterator[tuple[SettingTable, list[Row]]]:
+    """Yield each setting of real attacks, with the rows of complete attacks."""
     for table in config.setting:
         if table.start is not None and table.start.truth > 0:
             continue
         reduced = {o.attack for o in table.options if any(_off(o.values(), s) for s in _SWITCHES)}
         rows = [
             row
-            for row in run.summary["rows"]
-            if row["setting"] == table.name and counted(row)[1] and row["attack"] not in reduced
+            for row in run.summary.rows
+            if row.setting == table.name and counted(row)[1] and row.attack not in reduced
         ]
         if rows:
             yield table, rows
@@ -154,7 +134,7 @@ def _off(options: Mapping[str, Any], switch: str) -> bool:
     return options.get(switch) is False
 
 
-def _attacks(declared: Sequence[tuple[Run, Config]]) -> list[str]:
+def _attacks(declared: Sequence[tuple[StudyRun, Config]]) -> list[str]:
     found: dict[str, dict[str, _Entry]] = defaultdict(lambda: defaultdict(_Entry))
     settings: dict[str, int] = defaultdict(int)
     for run, config in declared:
@@ -163,34 +143,34 @@ def _attacks(declared: Sequence[tuple[Run, Config]]) -> list[str]:
             settings[kind] += 1
             steps = {o.attack: o.values().get("steps") for o in table.options}
             for row in rows:
-                found[kind][row["attack"]].add(row, steps.get(row["attack"]))
+                found[kind][row.attack].add(row, steps.get(row.attack))
             _compare(rows, found[kind])
     return [f"## {k}\n\n{_table(entries, settings[k])}" for k, entries in sorted(found.items())]
 
 
-def _compare(rows: Sequence[Mapping[str, Any]], entries: Mapping[str, _Entry]) -> None:
-    """Count who left the smaller mean error, pair by pair; a tie is half a win for both."""
+def _compare(rows: Sequence[Row], entries: Mapping[str, _Entry]) -> None:
+    """Count by pairs which attack has the smaller mean error; a tie is half a win for both."""
     for one, other in combinations(rows, 2):
-        metric = next((m for m in _ERRORS if m in one["metrics"] and m in other["metrics"]), None)
+        metric = next((m for m in _ERRORS if m in one.metrics and m in other.metrics), None)
         if metric is None:
             continue
-        left, right = one["metrics"][metric]["mean"], other["metrics"][metric]["mean"]
-        if left is None or right is None:
+        left, right = one.metrics[metric].mean, other.metrics[metric].mean
+        if math.isnan(left) or math.isnan(right):
             continue
         share = 0.5 if left == right else float(left < right)
         for row, won in ((one, share), (other, 1.0 - share)):
-            entries[row["attack"]].won += won
-            entries[row["attack"]].compared += 1
+            entries[row.attack].won += won
+            entries[row.attack].compared += 1
 
 
 def _table(entries: Mapping[str, _Entry], settings: int) -> str:
     titles = (
-        *("attack", "won", "rebuilt", "median squared error", "seconds a target", "budget"),
+        *("attack", "won", "rebuilt", "median squared error", "seconds per target", "budget"),
         *("settings", "targets"),
     )
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name, entry in sorted(entries.items(), key=_place):
-        reach = share_interval(entry.counts)
+        reach = pooled_share(entry.counts)
         ran = len(entry.counts)
         cells = [
             name,

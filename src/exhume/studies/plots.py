@@ -1,22 +1,22 @@
-"""Figures of a paper, declared: what to draw of a run, by the readings that it holds."""
+"""Declared figures of a paper: what to draw of a run, by its readings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exhume.studies.run import Reading
+from exhume.studies.reading import StudyReading
 
 
 @dataclass(frozen=True)
-class Line:
-    """One curve: a reading at every place, with its interval where there is one."""
+class PlotLine:
+    """One curve: a reading at every place, with its interval if there is one."""
 
     label: str
-    points: tuple[tuple[float, Reading], ...]
+    points: tuple[tuple[float, StudyReading], ...]
     dashed: bool = False
     attack: str = ""
-    """Whose readings they are, where a reading itself does not say."""
+    """The attack of readings that do not name one."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Lines:
     caption: str
     across: str
     up: str
-    lines: tuple[Line, ...]
+    lines: tuple[PlotLine, ...]
     log_x: bool = False
     log_y: bool = False
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """A point a target: one metric against another, by attack on one setting."""
+    """One point per target: one metric against another, by attack on one setting."""
 
     name: str
     caption: str
@@ -50,7 +50,7 @@ class Cloud:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How a metric is spread over the targets, by pairs of a setting and an attack."""
+    """The distribution of a metric over the targets, by pairs of a setting and an attack."""
 
     name: str
     caption: str
@@ -61,13 +61,13 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class HeatMap:
-    """One panel: ``cells`` hold a reading a row and column."""
+class HeatPanel:
+    """One panel: ``cells`` hold one reading per row and column."""
 
     title: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: tuple[tuple[Reading, ...], ...]
+    cells: tuple[tuple[StudyReading, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -76,20 +76,20 @@ class HeatMaps:
 
     name: str
     caption: str
-    maps: tuple[HeatMap, ...]
+    maps: tuple[HeatPanel, ...]
     across: str = ""
     down: str = ""
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Named points by two readings: what a defence costs against what it protects."""
+    """Named points by two readings: the cost of a defence against its protection."""
 
     name: str
     caption: str
     across: str
     up: str
-    points: tuple[tuple[str, Reading, Reading], ...]
+    points: tuple[tuple[str, StudyReading, StudyReading], ...]
     log_x: bool = False
     log_y: bool = False
 
@@ -99,7 +99,7 @@ class Receiver:
     """ROC curves of settings' judges of candidates: pairs of a label and ``setting:which``.
 
     Which is ``measured`` (candidates of the release), ``claimed`` (of the adversary's own networks)
-    or ``held_out`` (images that are handed to it).
+    or ``held_out`` (images that are given to it).
     """
 
     name: str
@@ -112,9 +112,11 @@ Plot = Lines | Cloud | Histogram | HeatMaps | Plane | Receiver
 
 def of_attacks(
     names: Sequence[tuple[str, str]], points: Sequence[tuple[float, str]], quantity: str
-) -> tuple[Line, ...]:
-    """Return a curve an attack (name, label) of a quantity at places with their settings."""
+) -> tuple[PlotLine, ...]:
+    """Return one curve per attack (name, label) of a quantity at places with their settings."""
     return tuple(
-        Line(label, tuple((x, Reading(quantity, setting, attack)) for x, setting in points))
+        PlotLine(
+            label, tuple((x, StudyReading(quantity, setting, attack)) for x, setting in points)
+        )
         for attack, label in names
     )

@@ -1,4 +1,4 @@
-"""Sections VI-D and VII: differential privacy, measured beside the bounds."""
+"""Sections VI-D and VII: differential privacy, measured and compared with the bounds."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from exhume.studies.balle2022 import published
 from exhume.studies.balle2022.common import (
     CIFAR,
     LAPTOP,
     LAPTOP_CIFAR,
     MNIST,
-    PAPER,
     SLOW,
+    InformedPart,
+    InformedSize,
     curves,
     failure,
     setting,
     success,
 )
-from exhume.studies.base import Part, Picture, Size, Tables, minutes, sizes
-from exhume.studies.claims import Claim, Needs, Row
-from exhume.studies.plots import Line, Lines, Plot
-from exhume.studies.run import Reading
+from exhume.studies.claims import Claim, ClaimRow, Needs, versus
+from exhume.studies.part import Picture, Tables, minutes, sizes
+from exhume.studies.plots import Lines, Plot, PlotLine
+from exhume.studies.reading import StudyReading
 
 
 @lru_cache(maxsize=64)
@@ -44,61 +46,66 @@ def noise_multiplier(epsilon: float, steps: int, delta: float = 1e-5) -> float:
     return float(steps**0.5 / shift)
 
 
-def _private(size: Size) -> Sequence[Tables]:
+def _private(size: InformedSize) -> Sequence[Tables]:
     clip = 10.0 if size.data == "cifar-10" else 1.0
-    found = [setting(size, "not private")]
-    for epsilon in size.values:
-        clipping = {"norm": clip, "noise_multiplier": noise_multiplier(epsilon, size.epochs)}
-        found.append(setting(size, f"ε={epsilon:g}", training={"clipping": clipping}))
-    return found
+    noise = {epsilon: noise_multiplier(epsilon, size.epochs) for epsilon in size.values}
+    return [
+        setting(size, "not private"),
+        *(
+            setting(
+                *(size, f"ε={epsilon:g}"),
+                training={"clipping": {"norm": clip, "noise_multiplier": multiplier}},
+            )
+            for epsilon, multiplier in noise.items()
+        ),
+    ]
 
 
-def _private_rows(size: Size) -> Sequence[Row]:
-    published = 0.0049 if size.data == "cifar-10" else 0.0089
-    rows = [success("without privacy", published, "not private")]
-    for epsilon in size.values:
-        name = f"ε={epsilon:g}"
-        rows.append(failure(f"ε = {epsilon:g}", "mitigated", name, works_on="not private"))
-    reading = Reading("utility", f"ε={max(size.values):g}")
-    says = "accuracy on other records, against that without privacy"
-    needs = Needs("fixed_set", 5000, "noise weighs more among fewer records")
-    plain = Reading("utility", "not private")
-    claim = Claim(reading, "above", plain, says, factor=1.05, attacks=("",), needs=needs)
-    rows.append(
-        Row(f"test accuracy at ε = {max(size.values):g}", "negligible loss", reading, claim)
-    )
-    return rows
+def _private_rows(size: InformedSize) -> Sequence[ClaimRow]:
+    figure = published.CIFAR_ERROR if size.data == "cifar-10" else published.MNIST_ERROR
+    most = max(size.values)
+    plain, private = (StudyReading("utility", name) for name in ("not private", f"ε={most:g}"))
+    return [
+        success(size, "without privacy", figure, "not private"),
+        *(
+            failure(size, f"ε = {epsilon:g}", "mitigated", f"ε={epsilon:g}", works_on="not private")
+            for epsilon in size.values
+        ),
+        versus(
+            *(f"test accuracy at ε = {most:g}", "negligible loss", private, "above", plain),
+            "accuracy on other records, against that without privacy",
+            factor=1.05,
+            needs=Needs("fixed_set", 5000, "noise has more influence among fewer records"),
+        ),
+    ]
 
 
-def _private_plots(size: Size) -> Sequence[Plot]:
+def _private_plots(size: InformedSize) -> Sequence[Plot]:
     figure = "15" if size.data == "cifar-10" else "9"
     points = [(epsilon, f"ε={epsilon:g}") for epsilon in size.values]
-    accuracy = Line("accuracy", tuple((e, Reading("utility", name)) for e, name in points))
-    plain = tuple((e, Reading("utility", "not private")) for e in size.values)
+    accuracy = PlotLine("accuracy", tuple((e, StudyReading("utility", name)) for e, name in points))
+    plain = tuple((e, StudyReading("utility", "not private")) for e in size.values)
     return [
-        curves("error", f"Figure {figure}: error under DP-GD", "ε", points, log_x=True),
+        curves("error", f"Figure {figure}: error under DP-GD", "ε", points),
         Lines(
             "accuracy",
             f"Figure {figure}: accuracy on other records under DP-GD",
-            *("ε", "accuracy", (accuracy, Line("without privacy", plain, dashed=True))),
+            *("ε", "accuracy", (accuracy, PlotLine("without privacy", plain, dashed=True))),
             log_x=True,
         ),
     ]
 
 
 _EPSILONS = (1, 10, 100, 1000, 10_000)
-_DP = {
-    "paper": replace(MNIST, values=_EPSILONS),
-    "laptop": replace(LAPTOP, shadow_targets=150, targets=24, epochs=20, values=_EPSILONS),
-    "smoke": replace(SLOW, values=(10,), epochs=10),
-}
+_PAPER = replace(MNIST, values=_EPSILONS)
+_LAPTOP = replace(LAPTOP, shadow_targets=150, targets=24, epochs=20, values=_EPSILONS)
+_SMOKE = replace(SLOW, values=(10,), epochs=10)
 
-DP = Part(
-    paper=PAPER,
+DP = InformedPart(
     name="dp",
     reference="section VI-D, Figures 9 and 10",
     title="training with differential privacy",
-    sizes=sizes(_DP["paper"], _DP["laptop"], _DP["smoke"]),
+    sizes=sizes(_PAPER, _LAPTOP, _SMOKE),
     minutes=minutes("60 days", "3 min"),
     settings=_private,
     rows=_private_rows,
@@ -111,114 +118,101 @@ DP = Part(
         ),
     ),
     note=(
-        "DP-GD: gradients clipped to norm 1, noise for δ = 1e-5 that the adversary does not know, "
-        "so that trajectory inversion has nothing to repeat."
+        "DP-GD: gradients are clipped to norm 1, with noise for δ = 1e-5. The adversary does "
+        "not know the noise, so trajectory inversion cannot repeat the training."
     ),
 )
-
-DP_CIFAR = Part(
-    paper=PAPER,
+DP_CIFAR = InformedPart(
     name="dp-cifar",
     reference="appendix E, Figure 15",
     title="training with differential privacy on CIFAR-10",
     sizes=sizes(
         replace(CIFAR, values=_EPSILONS),
         replace(
-            LAPTOP_CIFAR,
+            *(LAPTOP_CIFAR,),
             shadow_targets=120,
             targets=16,
             phi_epochs=4,
             retries=1,
             values=(1, 100, 10_000),
         ),
-        replace(SLOW, values=(10,), epochs=10, learning_rate=0.05),
+        replace(_SMOKE, learning_rate=0.05),
     ),
     minutes=minutes("a year", "8 min"),
     settings=_private,
     rows=_private_rows,
     plots=_private_plots,
     note=(
-        "Gradients clipped to norm 10, noise for δ = 1e-5. Below the paper's scale the network is "
-        "fully connected, 3072-10-10, and so few shadow models teach the learned attacks little "
-        "without privacy either. Trajectory inversion rebuilds the records without privacy, and "
-        "has nothing to repeat under it."
+        "Gradients are clipped to norm 10, with noise for δ = 1e-5. Below the paper's scale the "
+        "network is fully connected, 3072-10-10, and there are too few shadow models for the "
+        "learned attacks, even without privacy. Without privacy, trajectory inversion rebuilds "
+        "the records; with it, the attack cannot repeat the training."
     ),
 )
 
-
-def _rero_rows(size: Size) -> Sequence[Row]:
-    rows = []
-    for epsilon in size.values:
-        name = f"ε={epsilon:g}"
-        reached, ceiling = Reading("success", name), Reading("ceiling", name)
-        claim = Claim(
-            reached,
-            "below",
-            ceiling,
-            "measured success below the exact bound",
-            every=True,
-            factor=1.0 + 1e-9,
-        )
-        rows.append(Row(f"ε = {epsilon:g}: share of targets rebuilt", "–", reached, claim))
-        theorem = Reading("theorem_2", name)
-        claim = Claim(
-            ceiling,
-            "below",
-            theorem,
-            "the exact bound is no larger",
-            factor=1.0 + 1e-9,
-            attacks=("",),
-        )
-        rows.append(Row(f"ε = {epsilon:g}: Theorem 2", "a bound", theorem, claim))
-        kappa = Reading("kappa", name)
-        claim = Claim(
-            kappa,
-            "below",
-            ceiling,
-            "a blind guess is below the bound",
-            factor=1.0 + 1e-9,
-            attacks=("",),
-        )
-        rows.append(Row(f"ε = {epsilon:g}: κ of the prior", "–", kappa, claim))
-    return rows
+_ROUNDING = 1.0 + 1e-9
 
 
-RERO = Part(
-    paper=PAPER,
+def _bound_rows(epsilon: float) -> list[ClaimRow]:
+    name, label = f"ε={epsilon:g}", f"ε = {epsilon:g}"
+    reached, ceiling, theorem, kappa = (
+        StudyReading(what, name) for what in ("success", "ceiling", "theorem_2", "kappa")
+    )
+    says = "measured success below the exact bound"
+    measured = Claim(reached, "below", ceiling, says, factor=_ROUNDING)
+    says = "the exact bound is no larger"
+    exact = Claim(ceiling, "below", theorem, says, factor=_ROUNDING, attack="")
+    says, proven = "a blind guess is below the bound", "proven inequality"
+    return [
+        ClaimRow(f"{label}: share of targets rebuilt", "–", measured),
+        ClaimRow(f"{label}: Theorem 2", "a bound", exact, shows=theorem, check=proven),
+        versus(
+            f"{label}: κ of the prior",
+            *("–", kappa, "below", ceiling, says),
+            factor=_ROUNDING,
+            check=proven,
+        ),
+    ]
+
+
+_BRACKET = (
+    ("φ (RecoNN) reached", "success", "reconstructor"),
+    ("ridge reached", "success", "ridge"),
+    ("limit for every attack", "ceiling", ""),
+    ("Theorem 2", "theorem_2", ""),
+    ("κ", "kappa", ""),
+)
+RERO = InformedPart(
     name="rero",
     reference="section VII, Theorem 2",
-    title="reconstruction robustness: measured success beside the bounds",
+    title="reconstruction robustness: measured success and bounds",
     sizes=sizes(
-        replace(_DP["paper"], values=(0.5, 1, 2, 5, 10)),
-        replace(_DP["laptop"], values=(1, 10, 100)),
-        replace(_DP["smoke"], values=(1,)),
+        replace(_PAPER, values=(0.5, 1, 2, 5, 10)),
+        replace(_LAPTOP, values=(1, 10, 100)),
+        replace(_SMOKE, values=(1,)),
     ),
     minutes=minutes("60 days", "1 min"),
     settings=lambda size: _private(size)[1:],
-    rows=_rero_rows,
+    rows=lambda size: [row for epsilon in size.values for row in _bound_rows(epsilon)],
     plots=lambda size: [
         Lines(
             "bracket",
             "Measured success between a blind guess and the bounds",
             *("ε", "share of targets"),
             tuple(
-                Line(label, tuple((e, Reading(what, f"ε={e:g}")) for e in size.values), attack=own)
-                for label, what, own in (
-                    ("φ (RecoNN) reached", "success", "reconstructor"),
-                    ("ridge reached", "success", "ridge"),
-                    ("no attack beats", "ceiling", ""),
-                    ("Theorem 2", "theorem_2", ""),
-                    ("κ", "kappa", ""),
+                PlotLine(
+                    label,
+                    tuple((e, StudyReading(what, f"ε={e:g}")) for e in size.values),
+                    attack=attack,
                 )
+                for label, what, attack in _BRACKET
             ),
             log_x=True,
         )
     ],
     closeness=0.5,
     note=(
-        "Success is coming within half the distance of the nearest known record; κ is bounded from "
-        "records like the targets."
+        "A reconstruction succeeds if it is within half the distance of the nearest known "
+        "record. The bound on κ comes from records like the targets."
     ),
 )
-
-PARTS = (DP, DP_CIFAR, RERO)

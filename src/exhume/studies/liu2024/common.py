@@ -1,31 +1,27 @@
-"""What the parts of Liu et al. 2024 share: section 5.1's setup, and the sizes of the scales."""
+"""The common base of the parts of Liu et al. 2024: section 5.1's setup, and the scales."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exhume.studies.base import Size, Tables
-from exhume.studies.claims import Claim, Row
-from exhume.studies.run import Reading
-
-PAPER = "liu2024"
+from exhume.studies.part import Part, Size, Tables
+from exhume.studies.reading import StudyReading
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSize(Size):
-    """What a scale decides where gradients are attacked.
+    """The size of a study of attacks on gradients.
 
-    ``values`` are the batch sizes, ``batches`` how many of each are attacked, ``steps`` an attack's
-    iterations, ``pixel_steps`` those of gradient inversion, which searches pixels. ``shrink`` takes
-    pixels together, ``warm_up`` is how many steps the network was trained before, ``wide_head`` how
-    many units stand before its classes (0: none do). ``columns`` is how many of Table 4's 15
-    defences are run. ``rounds`` on ``records`` of them, ``training_batch`` at a time, tell what a
-    defence costs.
+    ``values`` are the batch sizes, ``batches`` the number of each that is attacked, ``steps`` an
+    attack's iterations, ``pixel_steps`` those of gradient inversion, which searches pixels.
+    ``shrink`` averages blocks of pixels, ``warm_up`` is the number of training steps of the network
+    before, ``wide_head`` the number of units before its classes (0: no wide head). ``columns`` is
+    the number of Table 4's 15 defences that are run. ``rounds`` on ``records`` records,
+    ``training_batch`` at a time, measure the cost of a defence.
     """
 
     data: str = "cifar-10"
-    fixed_set: int = 0
     shadow_targets: int = 2000
     model: str = "resnet18"
     width: int = 64
@@ -45,6 +41,14 @@ class GradientSize(Size):
     seeds: int = 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class GradientPart(Part[GradientSize]):
+    """One table or figure of Liu et al. 2024."""
+
+    paper: str = "liu2024"
+    metrics: tuple[str, ...] = ()
+
+
 RESNET = GradientSize(shadow_targets=45_000, batches=12, values=(4, 8))
 """Section 5.1 and appendix F: ResNet-18, an epoch of training, 50 images."""
 LAPTOP = GradientSize(
@@ -57,7 +61,7 @@ LAPTOP = GradientSize(
     wide_head=512,
     values=(4, 8),
 )
-"""A quarter of the width and of the pixels; attacks have about as many seconds as one another."""
+"""A quarter of the width and of the pixels; all attacks have about the same time."""
 CONVNET = replace(
     *(LAPTOP,),
     model="convnet",
@@ -67,7 +71,7 @@ CONVNET = replace(
     pixel_steps=400,
     values=(4,),
 )
-"""An untrained network of a few convolutions, whose gradient tells much more."""
+"""An untrained network of a few convolutions, whose gradient reveals much more."""
 SMOKE = GradientSize(
     data="fashion-mnist-small",
     shadow_targets=300,
@@ -84,9 +88,8 @@ SMOKE = GradientSize(
 )
 
 
-def gradient(size: Size, name: str, batch: int, **others: Any) -> Tables:
+def gradient(size: GradientSize, name: str, batch: int, **others: Any) -> Tables:
     """Return section 5.1's setting: a batch's gradient, its labels and statistics known."""
-    assert isinstance(size, GradientSize)
     normalised = size.model.startswith("resnet")
     release: dict[str, Any] = {"kind": "gradient", "model": size.model, "batch_size": batch}
     release["width"] = size.width
@@ -105,16 +108,14 @@ def gradient(size: Size, name: str, batch: int, **others: Any) -> Tables:
     }
 
 
-def data(size: Size) -> Tables:
-    """Return where the images come from."""
-    assert isinstance(size, GradientSize)
+def data(size: GradientSize) -> Tables:
+    """Return the source of the images."""
     shrink = size.shrink
     return {"name": size.data, "shadow_targets": size.shadow_targets, "shrink": shrink}
 
 
-def matching(size: Size, *attacks: str, **options: Any) -> Tables:
-    """Return the attacks' options: their steps, and what is said of all of them."""
-    assert isinstance(size, GradientSize)
+def matching(size: GradientSize, *attacks: str, **options: Any) -> Tables:
+    """Return the attacks' options: their steps, and common options."""
     steps = {inversion(size): size.pixel_steps}
     found: Tables = {n: {"steps": steps.get(n, size.steps), **options} for n in attacks}
     if "generative-prior" in found:
@@ -122,27 +123,21 @@ def matching(size: Size, *attacks: str, **options: Any) -> Tables:
     return found
 
 
-def inversion(size: Size) -> str:
+def inversion(size: GradientSize) -> str:
     """Return the attack that the paper calls GradientInversion: Geiping's, with statistics."""
-    assert isinstance(size, GradientSize)
     return "batch-norm" if size.model.startswith("resnet") else "geiping"
 
 
-def batches(size: Size) -> list[int]:
+def batches(size: GradientSize) -> list[int]:
     """Return the batch sizes."""
     return [int(value) for value in size.values]
 
 
-def versus(
-    label: str,
-    published: float | str,
-    left: Reading,
-    relation: str,
-    right: Reading | float,
-    says: str,
-    *,
-    factor: float = 1.0,
-) -> Row:
-    """A row that shows ``left`` and claims something of it against ``right``."""
-    claim = Claim(left, relation, right, says, factor=factor, attacks=("",))
-    return Row(label, published, left, claim)
+def named(group: str, defence: str) -> str:
+    """Return the name of a group's setting under a defence, "" where there is none."""
+    return f"{group}, {defence}" if defence else group
+
+
+def strongest(group: str, defence: str = "") -> StudyReading:
+    """Return the smallest mean error of any attack, including guesses."""
+    return StudyReading("strongest", named(group, defence))

@@ -1,35 +1,33 @@
-"""Sections 4.3 to 5: whether an image that came out can be told from an invention."""
+"""Sections 4.3 to 5: whether real candidates can be distinguished from inventions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exhume.studies.base import Part, Size, Tables, minutes, sizes
-from exhume.studies.claims import Claim, Needs, Row
+from exhume.studies.claims import ClaimRow, Needs, versus
+from exhume.studies.part import Tables, minutes, sizes
 from exhume.studies.plots import Plot, Receiver
-from exhume.studies.run import Reading
+from exhume.studies.reading import StudyReading
 from exhume.studies.runkel2024.common import (
-    DECORECO,
+    BUZAGLO,
     LAPTOP,
-    PAPER,
+    WeightsPart,
     WeightsSize,
     alone,
     hidden,
 )
 
 _HINT = 0.75
-"""An area under the ROC below this is no more than a hint at what is real."""
+"""An area under the ROC curve below this is only weak evidence of what is real."""
 _QUESTIONS = {"measured": "candidates", "held_out": "given images"}
 
 
-def _attacks(size: Size) -> tuple[str, ...]:
-    assert isinstance(size, WeightsSize)
+def _attacks(size: WeightsSize) -> tuple[str, ...]:
     return ("kkt", "row-space") if size.kkt_steps else ("row-space",)
 
 
-def _settings(size: Size) -> Sequence[Tables]:
-    assert isinstance(size, WeightsSize)
+def _settings(size: WeightsSize) -> Sequence[Tables]:
     options = {
         "kkt": {
             "steps": size.kkt_steps,
@@ -45,30 +43,34 @@ def _settings(size: Size) -> Sequence[Tables]:
     ]
 
 
-def _rows(size: Size) -> Sequence[Row]:
-    rows = []
+def _rows(size: WeightsSize) -> Sequence[ClaimRow]:
+    rows, told = [], "undecided"
     for attack in _attacks(size):
-        rows += [_row(attack, which, what) for which, what in _QUESTIONS.items()]
-        area = Reading("authenticity.measured.area", attack)
-        claim = Claim(area, "below", 0.5, "no better than a coin", attacks=("",))
-        rows.append(Row(f"{attack}, candidates: against a coin", "can't be told", area, claim))
+        areas = {which: StudyReading(f"authenticity.{which}.area", attack) for which in _QUESTIONS}
+        rows += [
+            versus(
+                f"{attack}, {what}: area under the ROC",
+                *(told, areas[which], "below", _HINT, "weak evidence at most"),
+                needs=Needs(
+                    f"authenticity.{which}.pictures", 20, "the interval of the area is wide"
+                ),
+            )
+            for which, what in _QUESTIONS.items()
+        ]
+        label, says = f"{attack}, candidates: against a coin", "no better than a coin"
+        rows.append(versus(label, told, areas["measured"], "below", 0.5, says))
     return rows
 
 
-def _row(attack: str, which: str, what: str) -> Row:
-    area = Reading(f"authenticity.{which}.area", attack)
-    few = Needs(f"authenticity.{which}.pictures", 20, "the interval of the area is wide")
-    claim = Claim(area, "below", _HINT, "no more than a hint", attacks=("",), needs=few)
-    return Row(f"{attack}, {what}: area under the ROC", "can't be told", area, claim)
-
-
-def _plots(size: Size) -> Sequence[Plot]:
+def _plots(size: WeightsSize) -> Sequence[Plot]:
     settings = tuple(
         (f"{attack}, {what}", f"{attack}:{which}")
         for attack in _attacks(size)
         for which, what in _QUESTIONS.items()
     )
-    caption = "ROC of a judge who lacks the training images: is a candidate real, was an image one?"
+    caption = (
+        "ROC of a judge without the training images: is a candidate real, was an image trained on?"
+    )
     return [Receiver("roc", caption, settings)]
 
 
@@ -82,15 +84,14 @@ _SMALL = replace(
     epochs=3000,
     shrink=1,
 )
-"""Pictures with black backgrounds, of which some do come back."""
+"""Pictures with black backgrounds, of which some are rebuilt."""
 
-AUTHENTICITY = Part(
-    paper=PAPER,
+AUTHENTICITY = WeightsPart(
     name="authenticity",
     reference="sections 4.3, 4.4 and 5",
-    title="can a real one be told from an invention?",
+    title="are real candidates distinguishable from inventions?",
     sizes=sizes(
-        replace(DECORECO, shadow_targets=8000, authenticity=10),
+        replace(BUZAGLO, shadow_targets=8000, authenticity=10),
         replace(
             _SMALL, kkt_steps=1000, restarts=2, excess=2, releases=12, authenticity=8, draws=1000
         ),
@@ -111,12 +112,14 @@ AUTHENTICITY = Part(
     rows=_rows,
     plots=_plots,
     attacks=("kkt", "row-space"),
+    methods=("kkt",),
     metrics=("ncc",),
     note=(
-        "The adversary trains networks on images of its own, attacks them, and learns there which "
-        "candidates to believe; then it judges those of the release. 1 is told apart without "
-        "error, .5 a coin. Below the paper's scale the pictures are Fashion-MNIST's, of one hidden "
-        "layer. The KKT search is the paper's attack, here within the span of the first layer's "
-        "rows, where more comes back; the row space's search uses the black backgrounds."
+        "The adversary trains networks on images of its own, attacks them, and learns from them "
+        "which candidates to believe; then it judges those of the release. An area of 1 means "
+        "separation without error, .5 means chance. Below the paper's scale the pictures are "
+        "Fashion-MNIST's, and the networks have one hidden layer. The KKT search is the paper's "
+        "attack, here within the span of the first layer's rows, where more pictures are "
+        "rebuilt. The row-space search uses the black backgrounds."
     ),
 )

@@ -1,25 +1,26 @@
-"""Figures 10–12: mixtures of the three starts, and which of them a search ends nearest to."""
+"""Figures 10–12: mixtures of the three starts, and the set to which a search ends nearest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exhume.studies.base import Part, Size, Tables, minutes, sizes
-from exhume.studies.claims import Row
-from exhume.studies.plots import HeatMap, HeatMaps, Line, Lines, Plot
-from exhume.studies.run import Reading
+from exhume.studies.claims import ClaimRow, versus
+from exhume.studies.part import Tables, minutes, sizes
+from exhume.studies.plots import HeatMaps, HeatPanel, Lines, Plot, PlotLine
+from exhume.studies.reading import StudyReading
 from exhume.studies.runkel2024.common import (
     AFFINE,
-    DECORECO,
+    AT_THE_TRUTH,
+    BUZAGLO,
     LAPTOP,
-    PAPER,
     SMOKE,
+    WeightsPart,
+    WeightsSize,
     bilevel,
     distance,
     kkt,
     nearer,
-    versus,
 )
 
 _KINDS = ("bilevel", "kkt")
@@ -35,7 +36,7 @@ def _name(kind: str, first: float, second: float) -> str:
     return f"{kind} λ₁={first:g} λ₂={second:g}"
 
 
-def _settings(size: Size) -> Sequence[Tables]:
+def _settings(size: WeightsSize) -> Sequence[Tables]:
     found = []
     for second in size.values:
         for first in size.values:
@@ -45,18 +46,18 @@ def _settings(size: Size) -> Sequence[Tables]:
     return found
 
 
-def _distance(kind: str, first: float, second: float, what: str = "training") -> Reading:
+def _distance(kind: str, first: float, second: float, what: str = "training") -> StudyReading:
     return distance(_name(kind, first, second), what, kind)
 
 
-def _rows(size: Size) -> Sequence[Row]:
+def _rows(size: WeightsSize) -> Sequence[ClaimRow]:
     rows = [
         row for kind in _KINDS for row in (*_from_partition(kind, size), *_from_noise(kind, size))
     ]
     return [*rows, *_against(size)]
 
 
-def _from_partition(kind: str, size: Size) -> list[Row]:
+def _from_partition(kind: str, size: WeightsSize) -> list[ClaimRow]:
     """Figure 11: λ₂ = 1, from the partition's images to the training images."""
     rows, high = [], size.values[-1]
     for first in size.values:
@@ -65,11 +66,12 @@ def _from_partition(kind: str, size: Size) -> list[Row]:
         what, than = ("shadow", "training") if first < 0.5 else ("training", "shadow")
         name = _name(kind, first, high)
         label = f"{name}: distance to the nearest {_SETS[what]}"
-        rows.append(nearer(label, "Fig. 11", name, what, than, attack=kind))
+        check = AT_THE_TRUTH if first == 1 else ""
+        rows.append(nearer(label, "Fig. 11", name, what, than, attack=kind, check=check))
     return rows
 
 
-def _from_noise(kind: str, size: Size) -> list[Row]:
+def _from_noise(kind: str, size: WeightsSize) -> list[ClaimRow]:
     """Figure 12: λ₁ = 1, from noise to the training images."""
     low, high = size.values[0], size.values[-1]
     noise = _name(kind, high, low)
@@ -83,7 +85,7 @@ def _from_noise(kind: str, size: Size) -> list[Row]:
     return rows
 
 
-def _against(size: Size) -> list[Row]:
+def _against(size: WeightsSize) -> list[ClaimRow]:
     """Figure 10: the two formulations against each other."""
     low, high = size.values[0], size.values[-1]
     here, there = (_distance(kind, high, high) for kind in _KINDS)
@@ -93,6 +95,7 @@ def _against(size: Size) -> list[Row]:
             "from the truth: bilevel against kkt, distance to the nearest training image",
             *("much smaller", here, "below", there, "the bilevel search stays nearer"),
             attack="bilevel",
+            check=AT_THE_TRUTH,
         ),
         versus(
             "from noise: bilevel against kkt, distance to the nearest training image",
@@ -102,15 +105,15 @@ def _against(size: Size) -> list[Row]:
     ]
 
 
-def _plots(size: Size) -> Sequence[Plot]:
+def _plots(size: WeightsSize) -> Sequence[Plot]:
     """Figures 10 to 12: heat maps, and the curves along two of their edges."""
     return [*(_heat(kind, size) for kind in _KINDS), *_curves(size)]
 
 
-def _heat(kind: str, size: Size) -> HeatMaps:
+def _heat(kind: str, size: WeightsSize) -> HeatMaps:
     shares = tuple(f"{share:g}" for share in size.values)
     maps = tuple(
-        HeatMap(
+        HeatPanel(
             f"nearest {words}",
             *(shares, shares),
             tuple(
@@ -121,13 +124,13 @@ def _heat(kind: str, size: Size) -> HeatMaps:
         for what, words in _SETS.items()
     )
     caption = (
-        f"Figure 10, {kind}: mean distance of what came out to the nearest image of each set; λ₁ "
+        f"Figure 10, {kind}: mean distance of the results to the nearest image of each set; λ₁ "
         "from left to right, λ₂ from top to bottom"
     )
     return HeatMaps(f"figure-10-{kind}", caption, maps, across="λ₁", down="λ₂")
 
 
-def _curves(size: Size) -> list[Lines]:
+def _curves(size: WeightsSize) -> list[Lines]:
     found, high = [], size.values[-1]
     for kind in _KINDS:
         across = {
@@ -136,7 +139,7 @@ def _curves(size: Size) -> list[Lines]:
         }
         for name, (axis, words, other) in across.items():
             lines = tuple(
-                Line(
+                PlotLine(
                     _CURVES[what],
                     tuple(
                         (share, _distance(kind, *_mixed(axis, share, high), what))
@@ -152,26 +155,26 @@ def _curves(size: Size) -> list[Lines]:
 
 
 def _mixed(axis: str, share: float, high: float) -> tuple[float, float]:
-    """Return λ₁ and λ₂ where one of them goes through its shares, and the other is 1."""
+    """Return λ₁ and λ₂ if one of them takes all its shares, and the other is 1."""
     return (share, high) if axis == "λ₁" else (high, share)
 
 
-LANDSCAPE = Part(
-    paper=PAPER,
+LANDSCAPE = WeightsPart(
     name="landscape",
     reference="section 4.5, Figures 10–12",
     title="mixtures of the three starts",
-    sizes=sizes(DECORECO, replace(LAPTOP, releases=4), replace(SMOKE, steps=15, kkt_steps=30)),
+    sizes=sizes(BUZAGLO, replace(LAPTOP, releases=4), replace(SMOKE, steps=15, kkt_steps=30)),
     minutes=minutes("years", "10 min"),
     settings=_settings,
     rows=_rows,
     plots=_plots,
     attacks=_KINDS,
+    methods=_KINDS,
     metrics=("rmse",),
     note=(
-        "A start is λ₂ (λ₁ · training images + (1 − λ₁) · another partition) + (1 − λ₂) · noise, "
-        "the noise uniform. The bilevel search is of an affine classifier, the KKT search of two "
-        "hidden layers among all pixels (see decoreco). Distances are root mean squares, each to "
-        "the nearest image of the set, and means over all that came out."
+        "A start is λ₂ (λ₁ · training images + (1 − λ₁) · another partition) + (1 − λ₂) · "
+        "noise, with uniform noise. The bilevel search is on an affine classifier; the KKT "
+        "search is on two hidden layers among all pixels (see decoreco). Distances are root "
+        "mean squares to the nearest image of the set, averaged over all results."
     ),
 )

@@ -1,15 +1,16 @@
-"""A part of a paper as a declared audit: settings in, published figures beside."""
+"""A part of a paper as a declared audit, with the published figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from exhume.errors import InputError
-from exhume.studies.claims import Row
+from exhume.protocol.errors import InputError
+from exhume.studies.claims import ClaimRow
 from exhume.studies.plots import Plot
+from exhume.studies.reading import StudyRun
 
 if TYPE_CHECKING:
     from exhume.config import Config
@@ -19,7 +20,7 @@ Tables = dict[str, Any]
 
 
 class Scale(StrEnum):
-    """How large a study is run: in a minute, in a quarter of an hour, or as in the paper."""
+    """The scale of a study: a minute, a quarter of an hour, or as in the paper."""
 
     SMOKE = "smoke"
     LAPTOP = "laptop"
@@ -28,33 +29,24 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What a scale decides, and what ``--set`` may change.
+    """The size of a study, which ``--set`` may change.
 
-    ``values`` are what the part goes through (widths, epochs, noise multipliers …),
-    ``phi_epochs`` and ``phi_width`` belong to the reconstructor network φ, ``jacobians``
-    and ``retries`` to trajectory inversion.
+    Every paper adds its own fields. ``values`` are the values that the part varies: widths, epochs,
+    batch sizes, noise multipliers.
     """
 
     data: str = "mnist"
-    fixed_set: int = 10_000
     shadow_targets: int = 0
     targets: int = 1000
-    model: str = "mlp"
     width: int = 10
     learning_rate: float = 0.2
     momentum: float = 0.9
-    epochs: int = 100
-    phi_epochs: int = 100
-    phi_width: int = 1000
-    jacobians: int = 60
-    retries: int = 6
     membership: int = 0
     authenticity: int = 0
     values: tuple[float, ...] = ()
-    other_data: str = ""
 
-    def changed(self, texts: Sequence[str]) -> Size:
-        """Return the size with ``key=value`` texts applied; values are read as the key's are."""
+    def changed(self, texts: Sequence[str]) -> Self:
+        """Return the size with ``key=value`` texts applied; values have the type of the key."""
         known = {f.name: getattr(self, f.name) for f in fields(self)}
         found: dict[str, Any] = {}
         for text in texts:
@@ -72,7 +64,10 @@ class Size:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
-def sizes(paper: Size, laptop: Size, smoke: Size) -> Mapping[Scale, Size]:
+SizeT = TypeVar("SizeT", bound=Size)
+
+
+def sizes(paper: SizeT, laptop: SizeT, smoke: SizeT) -> Mapping[Scale, SizeT]:
     """Return the three sizes by scale."""
     return {Scale.PAPER: paper, Scale.LAPTOP: laptop, Scale.SMOKE: smoke}
 
@@ -89,14 +84,14 @@ def _read(key: str, text: str, like: object) -> object:
         if isinstance(like, int | float):
             return type(like)(text)
     except ValueError:
-        kind = "numbers, one after the other with commas" if isinstance(like, tuple) else "a number"
+        kind = "numbers, separated by commas" if isinstance(like, tuple) else "a number"
         raise InputError(f"--set {key}={text}: {key} takes {kind}") from None
     return text
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Which reconstructions to show: those of ``attacks`` on the settings, beside the targets."""
+    """Which reconstructions to show: those of ``attacks`` on the settings, with the targets."""
 
     caption: str
     settings: tuple[str, ...]
@@ -115,36 +110,42 @@ class Embedding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Generic[SizeT]):
     """One table or figure of a paper.
 
-    ``settings`` makes the ``[[setting]]`` tables of a size, ``rows`` what the paper says of them,
-    with the criterion that turns figures into a verdict. ``minutes`` is the expected time on two
-    cores. The first of ``attacks`` is the paper's own.
+    ``settings`` makes the ``[[setting]]`` tables of a size, ``rows`` the paper's claims about them,
+    with the criterion of the verdict; both take the paper's own kind of size. ``minutes`` is the
+    expected time on two cores. The first of ``attacks`` is the paper's own; ``methods`` are all
+    that the paper has figures of, if there are more.
     """
 
     paper: str
     name: str
     reference: str
     title: str
-    sizes: Mapping[Scale, Size]
+    sizes: Mapping[Scale, SizeT]
     minutes: Mapping[Scale, str]
-    settings: Callable[[Size], Sequence[Tables]]
-    rows: Callable[[Size], Sequence[Row]]
-    attacks: tuple[str, ...] = ("reconstructor", "ridge", "trajectory-inversion")
+    settings: Callable[[SizeT], Sequence[Tables]]
+    rows: Callable[[SizeT], Sequence[ClaimRow]]
+    attacks: tuple[str, ...]
+    methods: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("mse",)
     closeness: float = 1.0
     influence: bool = False
     note: str = ""
     pictures: tuple[Picture, ...] = field(default=())
-    plots: Callable[[Size], Sequence[Plot]] = lambda size: ()
-    embedding: Callable[[Size], Embedding] | None = None
+    plots: Callable[[SizeT], Sequence[Plot]] = lambda size: ()
+    embedding: Callable[[SizeT], Embedding] | None = None
 
-    def size(self, scale: Scale, changes: Sequence[str] = ()) -> Size:
+    def size(self, scale: Scale, changes: Sequence[str] = ()) -> SizeT:
         """Return a scale's size, with changes as ``--set`` gives them."""
         return self.sizes[scale].changed(changes)
 
-    def config(self, size: Size, *, seed: int) -> Config:
+    def size_of(self, run: StudyRun) -> SizeT:
+        """Return the size that a run was declared with."""
+        return self.size(Scale(run.scale), run.changes)
+
+    def config(self, size: SizeT, *, seed: int) -> Config:
         """Return the audit that the part is at this size."""
         from exhume.config.reading import from_tables
 
@@ -164,7 +165,7 @@ class Part:
         return from_tables(tables, source=f"study {self.paper} {self.name}")
 
     def _fitted(self, tables: Tables) -> Tables:
-        """Return a setting with options of those attacks alone that are run on it."""
+        """Return a setting with the options of only those attacks that run on it."""
         run = tables.get("attacks", self.attacks)
         options = {name: one for name, one in tables.get("options", {}).items() if name in run}
         return {**tables, "options": options}
