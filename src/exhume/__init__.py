@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from exhume.protocol.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from exhume import (
         attacks,
@@ -16,24 +18,25 @@ if TYPE_CHECKING:
         bounds,
         data,
         defences,
-        membership,
         metrics,
         models,
         report,
         shadows,
         sklearn,
+        torch,
         training,
     )
-    from exhume.errors import ExhumeError, InputError, StoreError
-    from exhume.knowledge import Knowledge, KnownAttributes
-    from exhume.mechanism import Mechanism
-    from exhume.reconstruction import Reconstruction, Status
-    from exhume.records import Records
-    from exhume.release import Gradient, Outputs, Release, Update, Weights
-
-__version__ = "0.1.0"
+    from exhume.api import AuditedRun, audit_release, audit_training, open_run
+    from exhume.attacks.informed import membership
+    from exhume.protocol.errors import ExhumeError, InputError, StoreError
+    from exhume.protocol.knowledge import Knowledge, KnownAttributes
+    from exhume.protocol.mechanism import Mechanism
+    from exhume.protocol.reconstruction import Reconstruction, Status
+    from exhume.protocol.records import Records
+    from exhume.protocol.release import Gradient, Outputs, Release, Update, Weights
 
 __all__ = [
+    "AuditedRun",
     "ExhumeError",
     "Gradient",
     "InputError",
@@ -50,33 +53,42 @@ __all__ = [
     "Weights",
     "attacks",
     "audit",
+    "audit_release",
+    "audit_training",
     "bounds",
     "data",
     "defences",
     "membership",
     "metrics",
     "models",
+    "open_run",
     "report",
     "shadows",
     "sklearn",
+    "torch",
     "training",
 ]
 
+_ROOMS = {"membership": "attacks.informed.membership"}
 _HOME = {
-    "ExhumeError": "errors",
-    "InputError": "errors",
-    "StoreError": "errors",
-    "Records": "records",
-    "Gradient": "release",
-    "Outputs": "release",
-    "Release": "release",
-    "Update": "release",
-    "Weights": "release",
-    "Knowledge": "knowledge",
-    "KnownAttributes": "knowledge",
-    "Mechanism": "mechanism",
-    "Reconstruction": "reconstruction",
-    "Status": "reconstruction",
+    "AuditedRun": "api",
+    "audit_release": "api",
+    "audit_training": "api",
+    "open_run": "api",
+    "ExhumeError": "protocol.errors",
+    "InputError": "protocol.errors",
+    "StoreError": "protocol.errors",
+    "Records": "protocol.records",
+    "Gradient": "protocol.release",
+    "Outputs": "protocol.release",
+    "Release": "protocol.release",
+    "Update": "protocol.release",
+    "Weights": "protocol.release",
+    "Knowledge": "protocol.knowledge",
+    "KnownAttributes": "protocol.knowledge",
+    "Mechanism": "protocol.mechanism",
+    "Reconstruction": "protocol.reconstruction",
+    "Status": "protocol.reconstruction",
 }
 
 
@@ -85,7 +97,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'exhume' has no attribute {name!r}")
     if name in _HOME:
         return getattr(importlib.import_module(f"exhume.{_HOME[name]}"), name)
-    return importlib.import_module(f"exhume.{name}")
+    return importlib.import_module(f"exhume.{_ROOMS.get(name, name)}")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""``exhume cache``: which shadow models are kept between runs, and how to be rid of them."""
+"""``exhume cache``: which shadow models are kept between runs, and how to delete them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from exhume.shadows.cache import Cache
+    from exhume.runtime.cache import Cache
 
 
 def cache(
-    empty: Annotated[bool, typer.Option("--empty", help="Delete everything that is kept.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Delete the whole cache.")] = False,
 ) -> None:
     """Show the shadow models that are kept between runs, or delete them."""
-    from exhume.shadows.cache import user_cache
+    from exhume.runtime.cache import user_cache
 
     found = user_cache()
     if found.folder is None:
-        typer.echo("The cache is switched off (EXHUME_CACHE=off): nothing is kept.")
+        typer.echo("The cache is switched off (EXHUME_CACHE=off): no models are kept.")
     elif empty:
         typer.echo(f"{_size(found.empty())} deleted from {found.folder}")
     else:
@@ -29,7 +29,7 @@ def cache(
 
 
 def _print(found: Cache) -> None:
-    from exhume.shadows.survey import survey
+    from exhume.runtime.cache import survey
 
     shelves = survey(found)
     total = sum(shelf.size for shelf in shelves)
@@ -51,7 +51,7 @@ def _print(found: Cache) -> None:
 
 
 def _size(count: int) -> str:
-    """Return a number of bytes for people: ``1.50 GB``."""
+    """Return a number of bytes in a readable unit: ``1.50 GB``."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= factor:
             return f"{count / factor:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""``exhume data``: which data sets this machine has, and how to get the others."""
+"""``exhume data``: which data sets this machine has, or what the columns of a table are."""
 
 from __future__ import annotations
 
@@ -13,24 +13,42 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
+from exhume.protocol.errors import InputError
+
 if TYPE_CHECKING:
-    from exhume.data.survey import Entry, Survey
+    from exhume.data.survey import Survey, SurveyEntry
 
 
 def data(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A .csv or .parquet table: show its columns as an audit reads them."),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The table's label column. Default: the last.")
+    ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Look into this folder, not into $EXHUME_DATA.", show_default=False),
+        typer.Option(help="Search this folder instead of $EXHUME_DATA.", show_default=False),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Read everything that is found, and verify it.")
+        bool, typer.Option("--check", help="Read and verify all files that are found.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the data sets: found where, or how to get them."""
+    """List the data sets: where each was found, or how to get it. With FILE: its columns."""
+    if file is not None:
+        from exhume.cli.table_columns import show_table
+
+        show_table(file, label, as_json=as_json)
+        return
+    if label is not None:
+        raise InputError("--label goes with a FILE")
     from exhume.data.survey import survey
 
     found = survey(folder=folder)
+    if found.problem is not None and not as_json:
+        raise InputError(found.problem)
     if check:
         found = replace(found, entries=_read_through(found))
     if as_json:
@@ -41,12 +59,12 @@ def data(
         raise typer.Exit(2)
 
 
-def _read_through(found: Survey) -> tuple[Entry, ...]:
+def _read_through(found: Survey) -> tuple[SurveyEntry, ...]:
     from exhume.data.survey import checked
 
     entries = []
     columns = (SpinnerColumn(), TextColumn("reading {task.description}"))
-    # On stderr, so that the table or JSON can be piped on.
+    # On stderr, so that the table or JSON can be piped.
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None)
         results = checked(found)
@@ -72,7 +90,7 @@ def _print(found: Survey, *, was_read: bool) -> None:
         console.print(f"\n{line}", highlight=False)
 
 
-def _cells(entry: Entry, found: Survey, *, was_read: bool) -> tuple[str, ...]:
+def _cells(entry: SurveyEntry, found: Survey, *, was_read: bool) -> tuple[str, ...]:
     sizes = entry.sizes
     return (
         entry.name,
@@ -84,7 +102,7 @@ def _cells(entry: Entry, found: Survey, *, was_read: bool) -> tuple[str, ...]:
     )
 
 
-def _place(entry: Entry, found: Survey, *, was_read: bool) -> str:
+def _place(entry: SurveyEntry, found: Survey, *, was_read: bool) -> str:
     if entry.where is None:
         return "[yellow]missing[/]"
     if entry.problem is not None:
@@ -100,10 +118,7 @@ def _short(path: Path, found: Survey) -> str:
 
 
 def _notes(found: Survey) -> list[str]:
-    if found.problem is not None:
-        searched = f"[bold red]{escape(found.problem)}[/]"
-    else:
-        searched = f"Searched: {escape(', '.join(str(folder) for folder in found.folders))}"
+    searched = f"Searched: {escape(', '.join(str(folder) for folder in found.folders))}"
     broken = [
         f"[bold red]{entry.name} is broken:[/] {escape(entry.problem)}"
         for entry in found.entries
@@ -125,7 +140,7 @@ def _as_json(found: Survey, *, was_read: bool) -> dict[str, object]:
     }
 
 
-def _entry_as_json(entry: Entry, *, was_read: bool) -> dict[str, object]:
+def _entry_as_json(entry: SurveyEntry, *, was_read: bool) -> dict[str, object]:
     if entry.where is None:
         status = "missing"
     elif entry.problem is not None:

@@ -1,36 +1,38 @@
-"""``exhume audit --plan`` and ``--budget``: what an audit will take, before it starts."""
+"""``exhume audit --plan`` and ``--budget``: the time and memory of an audit, before it starts."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from exhume.audit import Executor, Plan
-    from exhume.audit.costs import Cell, Estimate
+    from exhume.audit.costs import Estimate
+    from exhume.audit.stages.expense import Expense
 
 Progress = Callable[[int, int], None]
 
 
 def estimated(plan: Plan, folder: Path, executor: Executor, progress: Progress) -> Estimate:
-    """Return what a plan will cost, from earlier trials in the folder or a calibration now."""
+    """Estimate the cost of a plan, from earlier trials in the folder or a calibration now."""
     from exhume.audit.costs import Estimate, costs_of, done_in
 
     done = done_in(folder)
-    costs = costs_of(plan, done, progress)
-    trained = {name: len(seconds) for name, seconds in done.trained.items()}
-    return Estimate(plan, costs, done.keys, executor.at_once(), trained)
+    return Estimate(plan, costs_of(plan, done, progress), done, executor.at_once())
 
 
 def within(
     plan: Plan, folder: Path, executor: Executor, budget: str, progress: Progress
 ) -> tuple[Plan, Estimate | None]:
-    """Return the plan as it fits a budget, the way it was fitted before if it was."""
+    """Fit a plan to a budget; a plan that was fitted to it before is used again."""
     from exhume.audit.budget import Budget, fitted
     from exhume.audit.runner import chosen_before
 
@@ -45,38 +47,63 @@ def within(
 
 
 def show_estimate(estimate: Estimate) -> None:
-    """Print what every setting and attack takes, and all of it together."""
+    """Print the expected time and memory in all, then of every setting and attack."""
     from rich.console import Console
     from rich.table import Table
 
     from exhume.audit.budget import spelled
+    from exhume.audit.stages.attack import RunAttacks
 
     table = Table(box=None, padding=(0, 1))
-    for heading in ("setting", "attack", "trials", "left", "a trial", "once", "expected"):
+    for heading in ("setting", "attack", "trials", "left", "per trial", "once", "expected"):
         table.add_column(heading, justify="left" if heading in ("setting", "attack") else "right")
-    for cell in sorted(estimate.costs, key=_order):
-        table.add_row(*_cells(estimate, cell))
-    for index, setting in enumerate(estimate.plan.config.setting):
-        if seconds := estimate.judging(index):
-            table.add_row(setting.name, "(is it real?)", "", "", "", "", spelled(seconds))
+    for expense in estimate.expenses:
+        table.add_row(*_cells(estimate, expense))
     console = Console(highlight=False)
+    attacks = RunAttacks().expenses(estimate.plan)
+    trials, left = _trials(estimate)
+    workers = _counted(estimate.workers, "worker")
+    console.print(f"about {spelled(estimate.total())} with {workers}, {_memory(estimate)}")
+    console.print(f"{trials:,} trials, {trials - left:,} of them done")
+    console.print(_source(estimate, attacks), style="dim")
+    console.print()
     console.print(table)
-    cells = [cell for cell in estimate.costs if cell.attack is not None]
-    trials, left = (sum(map(count, cells)) for count in (estimate.trials, estimate.left))
-    console.print(
-        f"{trials:,} trials, {trials - left:,} of them done; about {spelled(estimate.total())} "
-        f"with {_counted(estimate.workers, 'worker')}, {_memory(estimate)}",
-        soft_wrap=True,
-    )
-    console.print(_source(estimate, cells), style="dim", soft_wrap=True)
 
 
-def _order(cell: Cell) -> tuple[int, int, bool]:
-    return cell.setting, -1 if cell.attack is None else cell.attack, cell.training
+def print_estimate(estimate: Estimate) -> None:
+    """Print the same as JSON: seconds and bytes."""
+    trials, left = _trials(estimate)
+    answer = {
+        "seconds": estimate.total(),
+        "workers": estimate.workers,
+        "memory_per_worker": estimate.memory(),
+        "trials": trials,
+        "done": trials - left,
+        "expenses": [
+            {
+                "setting": estimate.plan.config.setting[expense.setting].name,
+                "what": expense.label(estimate.plan),
+                "planned": expense.planned(estimate.plan),
+                "left": expense.left(estimate),
+                "seconds": expense.seconds(estimate),
+            }
+            for expense in estimate.expenses
+        ],
+    }
+    typer.echo(json.dumps(answer, indent=1, ensure_ascii=False))
+
+
+def _trials(estimate: Estimate) -> tuple[int, int]:
+    """Return how many trials there are, and how many are left."""
+    from exhume.audit.stages.attack import RunAttacks
+
+    attacks = RunAttacks().expenses(estimate.plan)
+    trials = sum(one.planned(estimate.plan) for one in attacks)
+    return trials, sum(one.left(estimate) for one in attacks)
 
 
 def show_left_out(plan: Plan) -> None:
-    """Print what a budget leaves out."""
+    """Print which targets a budget leaves out."""
     from rich.console import Console
 
     parts = [
@@ -88,27 +115,19 @@ def show_left_out(plan: Plan) -> None:
     Console(highlight=False).print(text or f"everything fits {plan.budget}", soft_wrap=True)
 
 
-def _cells(estimate: Estimate, cell: Cell) -> tuple[str, ...]:
+def _cells(estimate: Estimate, expense: Expense) -> tuple[str, ...]:
     from exhume.audit.budget import spelled
 
-    cost, plan = estimate.costs[cell], estimate.plan
-    name = plan.config.setting[cell.setting].name
-    expected = spelled(estimate.seconds(cell))
-    counts = f"{estimate.trials(cell):,}", f"{estimate.left(cell):,}"
-    if cell.training:
-        return name, "(training with it)", *counts, spelled(cost.each), "", expected
-    if cell.attack is None:
-        return (
-            name,
-            "(preparation, releases)",
-            "",
-            "",
-            spelled(cost.each),
-            spelled(cost.once),
-            expected,
-        )
-    once = "" if cost.stored else spelled(cost.once)
-    return name, plan.attacks[cell.attack].name, *counts, spelled(cost.each), once, expected
+    plan, cost, planned = estimate.plan, expense.cost(estimate), expense.planned(estimate.plan)
+    return (
+        plan.config.setting[expense.setting].name,
+        expense.label(plan),
+        f"{planned:,}" if planned else "",
+        f"{expense.left(estimate):,}" if planned else "",
+        spelled(cost.each),
+        spelled(cost.once) if cost.once else "",
+        spelled(expense.seconds(estimate)),
+    )
 
 
 def _memory(estimate: Estimate) -> str:
@@ -117,15 +136,19 @@ def _memory(estimate: Estimate) -> str:
     return f"{least}{each:.1f} GB of memory each ({each * estimate.workers:.1f} GB together)"
 
 
-def _source(estimate: Estimate, cells: Sequence[Cell]) -> str:
-    stored = [cell for cell in cells if estimate.costs[cell].stored]
-    trials = sum(estimate.costs[cell].trials for cell in stored)
-    kept = f"taken from {trials:,} trials that are kept in the run folder"
+def _source(estimate: Estimate, attacks: Sequence[Expense]) -> str:
+    # Where trainings are slow, one is timed in place of attacks.
+    attacks = [one for one in attacks if one in estimate.costs]
+    if not attacks:
+        return "one training was timed just now, on this machine; the others are counted"
+    stored = [cost for one in attacks if (cost := one.cost(estimate)).stored]
+    trials = sum(cost.units for cost in stored)
+    kept = f"taken from {trials:,} trials in the run folder"
     tried = "measured just now, on this machine, on the first one or two releases of each setting"
-    if len(stored) == len(cells):
+    if len(stored) == len(attacks):
         return f"times are {kept}; preparation and releases were {tried}"
     return f"times were {tried}" + (
-        f"; for {len(stored)} of {len(cells)} rows {kept}" if stored else ""
+        f"; for {len(stored)} of {len(attacks)} rows {kept}" if stored else ""
     )
 
 

@@ -1,10 +1,10 @@
-"""``exhume study``: a part of a paper run again, as the audit that it is declared as."""
+"""``exhume study``: reproduce a part of a paper, which is declared as an audit."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,21 +22,22 @@ from exhume.cli.running import (
 )
 
 if TYPE_CHECKING:
-    from exhume.studies import Part, Run, Size
+    from exhume.studies import Part, Size, StudyRun
 
 
 def study(
     paper: Annotated[str | None, typer.Argument(help="The paper, such as balle2022.")] = None,
     part: Annotated[str | None, typer.Argument(help="Its part, such as width.")] = None,
     scale: Annotated[
-        str, typer.Option(help="How large: smoke (a minute), laptop (15 minutes), or paper.")
+        str, typer.Option(help="The size: smoke (a minute), laptop (15 minutes), or paper.")
     ] = "laptop",
     data: Annotated[
-        Path | None, typer.Option(help="The folder with data sets; else EXHUME_DATA.")
+        Path | None, typer.Option(help="The folder with data sets. Default: $EXHUME_DATA.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed, another run.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Another size, as key=value; again for more.")
+        list[str] | None,
+        typer.Option("--set", help="Change a number of the size, as key=value. Repeatable."),
     ] = None,
     out: Out = Path("exhume-study"),
     executor: Executor = None,
@@ -47,22 +48,22 @@ def study(
     redact: Redact = False,
     quiet: Quiet = False,
     list_parts: Annotated[
-        bool, typer.Option("--list", help="Show every part, what it repeats and how long it takes.")
+        bool, typer.Option("--list", help="List the parts, what each reproduces, and its duration.")
     ] = False,
     render: Annotated[
         Path | None,
-        typer.Option(help="Write the pages of results in this folder anew, and stop."),
+        typer.Option(help="Rewrite the pages of results in this folder, and exit."),
     ] = None,
     runs: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="With --render: a run folder to take over; again for more."),
+        typer.Option("--from", help="With --render: a run folder to publish. Repeatable."),
     ] = None,
 ) -> None:
-    """Run a part of a paper again, beside the figures that were published.
+    """Reproduce a part of a paper, and compare it with the published figures.
 
-    Ctrl-C stops it; the same command goes on where it stopped.
+    Ctrl-C stops the run. The same command resumes it.
     """
-    from exhume.errors import InputError
+    from exhume.protocol.errors import InputError
 
     if list_parts or (paper is None and render is None):
         _show_parts(paper)
@@ -87,11 +88,11 @@ def study(
         Crew(executor, workers, address), plan_only, budget, redact, quiet,
     )  # fmt: skip
     if found is not None:
-        show_verdicts(chosen, size, found)
+        show_verdicts(chosen, found)
 
 
-def _chosen(paper: str, part: str, scale: str, changes: list[str]) -> tuple[Part, Size]:
-    from exhume.errors import InputError
+def _chosen(paper: str, part: str, scale: str, changes: list[str]) -> tuple[Part[Any], Size]:
+    from exhume.protocol.errors import InputError
     from exhume.studies import Scale, find
 
     found = find(paper, part)
@@ -101,7 +102,7 @@ def _chosen(paper: str, part: str, scale: str, changes: list[str]) -> tuple[Part
 
 
 def _carried_out(
-    part: Part,
+    part: Part[Any],
     size: Size,
     scale: str,
     seed: int,
@@ -112,7 +113,7 @@ def _carried_out(
     budget: str | None,
     redact: bool,
     quiet: bool,
-) -> Run | None:
+) -> StudyRun | None:
     from exhume.audit import make_plan
     from exhume.studies.publish import note
 
@@ -131,23 +132,21 @@ def _carried_out(
     return note(part, size, scale, seed, changes, out)
 
 
-def show_verdicts(part: Part, size: Size, run: Run) -> None:
-    """Print what was published, what was measured, and how each row ends."""
+def show_verdicts(part: Part[Any], run: StudyRun) -> None:
+    """Print the published figure, the measured figure and the verdict of each row."""
     from rich.console import Console
     from rich.table import Table
 
-    from exhume.studies import judged
-    from exhume.studies.run import shown
+    from exhume.stats.interval import LEVEL
+    from exhume.studies.page import measured, printed
+    from exhume.studies.verdicts import judged
 
     table = Table(box=None, padding=(0, 1))
     for heading in (f"{part.paper} {part.name}", "published", "measured", "verdict"):
         right = heading in ("published", "measured")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for row, verdict in judged(part.rows(size), run):
-        published = row.published if isinstance(row.published, str) else shown(row.published)
-        measured = run.read(row.measured, part.attacks[0] if part.attacks else "")
-        text = "–" if measured is None else shown(measured)
-        table.add_row(row.label, published, text, f"{verdict.kind.value}: {verdict.reason}")
+    for row in judged(part, run, LEVEL, LEVEL).rows:
+        table.add_row(row.row.label, printed(row.row), measured(run, row), row.describe(run))
     Console(highlight=False).print(table)
 
 

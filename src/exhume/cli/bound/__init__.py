@@ -1,4 +1,4 @@
-"""``exhume bound``: ceilings on reconstruction success and floors on its error."""
+"""``exhume bound``: ceilings on the success of reconstruction, and floors on its error."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import typer
 from exhume.cli.bound import floors
 from exhume.cli.bound.figure import figure, table
 from exhume.cli.bound.rero import kappa, rero
+from exhume.cli.commands import PlainCommand, PlainGroup
 
 app = typer.Typer(
     name="bound",
-    help="What no attack can beat: ceilings on success, floors on error.",
+    cls=PlainGroup,
+    help="Limits for every attack: ceilings on success, floors on error.",
     no_args_is_help=True,
 )
-app.command("rero")(rero)
-app.command("kappa")(kappa)
-app.command("figure")(figure)
-app.command("table")(table)
-floors.register(app)
+for command in (rero, kappa, figure, table, floors.floor, floors.rates):
+    app.command(cls=PlainCommand)(command)

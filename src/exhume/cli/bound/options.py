@@ -9,7 +9,7 @@ import typer
 
 _MECHANISM = "The mechanism"
 _GUARANTEE = "Or its privacy guarantee"
-_PRIOR = "What a blind guess reaches (kappa, or a prior that gives it)"
+_PRIOR = "Success of a blind guess (kappa, or a prior that determines it)"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -33,13 +33,15 @@ Steps = Annotated[
 SolveFor = Annotated[
     str | None,
     typer.Option(
-        help="What to find instead: noise-multiplier, given --gamma.", rich_help_panel=_MECHANISM
+        help="Find this instead: noise-multiplier, for a given --gamma.",
+        rich_help_panel=_MECHANISM,
     ),
 ]
 Gamma = Annotated[
     float | None,
     typer.Option(
-        help="The success probability wanted, with --solve-for.", rich_help_panel=_MECHANISM
+        help="The highest acceptable success probability, with --solve-for.",
+        rich_help_panel=_MECHANISM,
     ),
 ]
 
@@ -54,7 +56,7 @@ Delta = Annotated[
 Neighbours = Annotated[
     str | None,
     typer.Option(
-        help="What --epsilon holds for: remove (a record is there or not, default) or replace.",
+        help="Neighbours of --epsilon: remove (a record is present or absent; default) or replace.",
         rich_help_panel=_GUARANTEE,
     ),
 ]
@@ -88,7 +90,7 @@ Eta = Annotated[
 ]
 Dimension = Annotated[
     int | None,
-    typer.Option(help="Numbers in a record (gaussian, ball).", rich_help_panel=_PRIOR),
+    typer.Option(help="Number of values in a record (gaussian, ball).", rich_help_panel=_PRIOR),
 ]
 Sigma = Annotated[
     float | None,
@@ -105,27 +107,28 @@ Size = Annotated[
 Probabilities = Annotated[
     str | None,
     typer.Option(
-        help="Probabilities of the records, with commas: 0.5,0.3,0.2 (finite).",
+        help="Probabilities of the records, comma-separated: 0.5,0.3,0.2 (finite).",
         rich_help_panel=_PRIOR,
     ),
 ]
 AttributeKappas = Annotated[
     str | None,
     typer.Option(
-        help="Kappa of each attribute, with commas: 0.5,0.1 (product).", rich_help_panel=_PRIOR
+        help="Kappa of each attribute, comma-separated: 0.5,0.1 (product).", rich_help_panel=_PRIOR
     ),
 ]
 AtLeast = Annotated[
     int | None,
     typer.Option(
-        help="Attributes that must be right (product; default all).", rich_help_panel=_PRIOR
+        help="Number of attributes that must be right (product; default all).",
+        rich_help_panel=_PRIOR,
     ),
 ]
 File = Annotated[
     Path | None,
     typer.Option(
         help=".npy, or .npz with an array x: records drawn from the prior (samples), "
-        "or all the records it could be (pool).",
+        "or all possible records (pool).",
         rich_help_panel=_PRIOR,
     ),
 ]

@@ -1,4 +1,4 @@
-"""From the prior's options to kappa."""
+"""Compute kappa from the options about the prior."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
+from exhume.protocol.names import no_such
 
 if TYPE_CHECKING:
-    from exhume.arrays import Array
+    from exhume.protocol.arrays import Array
 
 _NEEDS = {
     "gaussian": ("dimension", "sigma", "eta"),
@@ -29,7 +30,7 @@ _MAY_HAVE = {
 
 @dataclass(frozen=True)
 class PriorOptions:
-    """The options as given on the command line; None where left out."""
+    """The options as given on the command line; None if omitted."""
 
     kappa: float | None = None
     prior: str | None = None
@@ -48,18 +49,25 @@ class PriorOptions:
 
 @dataclass(frozen=True)
 class Blind:
-    """Kappa and where it comes from, in words."""
+    """Kappa and its source, in words."""
 
     kappa: float
     source: str
     confidence: float | None = None
 
 
-def blind_success(options: PriorOptions) -> Blind:
-    """Kappa, given or from a prior; InputError for options that are missing, or fit nothing."""
+PRIOR_WAYS = f"--prior with its options ({', '.join(_NEEDS)})"
+KAPPA_WAYS = f"--kappa, or {PRIOR_WAYS}"
+
+
+def blind_success(options: PriorOptions, ways: str = KAPPA_WAYS) -> Blind:
+    """Return kappa, given or from a prior; InputError for missing or incompatible options.
+
+    ``ways`` says in words which options a command has for it.
+    """
     from exhume.bounds.checks import require_probability
 
-    _check(options)
+    _check(options, ways)
     if options.kappa is not None:
         return Blind(require_probability("--kappa", options.kappa), "given")
     if options.prior in ("samples", "pool"):
@@ -67,10 +75,12 @@ def blind_success(options: PriorOptions) -> Blind:
     return _from_formula(options)
 
 
-def _check(options: PriorOptions) -> None:
+def _check(options: PriorOptions, ways: str) -> None:
     given = [f.name for f in fields(options) if getattr(options, f.name) is not None]
-    if ("kappa" in given) == ("prior" in given):
-        raise InputError("give either --kappa or --prior (with its options), and not both")
+    if "kappa" in given and "prior" in given:
+        raise InputError("give either --kappa or --prior (with its options), not both")
+    if "kappa" not in given and "prior" not in given:
+        raise InputError(f"the success of a blind guess is missing: give {ways}")
     if options.prior is None:
         allowed: tuple[str, ...] = ("kappa",)
     elif options.prior in _NEEDS:
@@ -79,11 +89,11 @@ def _check(options: PriorOptions) -> None:
             raise InputError(f"--prior {options.prior} needs {_flags(missing)}")
         allowed = ("prior", *_NEEDS[options.prior], *_MAY_HAVE.get(options.prior, ()))
     else:
-        raise InputError(f"unknown prior {options.prior!r}: choose one of {', '.join(_NEEDS)}")
+        raise InputError(no_such("prior", options.prior, _NEEDS))
     extra = [name for name in given if name not in allowed]
     if extra:
         to = f"--prior {options.prior}" if options.prior else "--kappa"
-        raise InputError(f"{_flags(extra)} does not go with {to}")
+        raise InputError(f"{_flags(extra)} cannot be combined with {to}")
 
 
 def _from_formula(options: PriorOptions) -> Blind:
@@ -108,8 +118,10 @@ def _from_formula(options: PriorOptions) -> Blind:
 def _from_finite(options: PriorOptions) -> Blind:
     from exhume import bounds
 
-    if (options.size is None) == (options.probabilities is None):
-        raise InputError("--prior finite needs --size or --probabilities, and not both")
+    if options.size is None and options.probabilities is None:
+        raise InputError("--prior finite needs --size or --probabilities")
+    if options.size is not None and options.probabilities is not None:
+        raise InputError("--prior finite needs either --size or --probabilities, not both")
     if options.size is not None:
         kappa = bounds.kappa_uniform(options.size)
         return Blind(kappa, f"one of {options.size} equally likely records, named exactly")
@@ -134,31 +146,28 @@ def _from_file(options: PriorOptions) -> Blind:
 def _records(path: Path) -> Array:
     import numpy as np
 
-    try:
+    from exhume.data.reading import explained, listed
+
+    with explained(path, ".npy or .npz"):
         loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} can't be read as .npy or .npz: {error}") from error
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    names = list(loaded.files)
-    name = names[0] if len(names) == 1 else "x"
-    if name not in names:
-        raise InputError(f"{path} has no array x, only {', '.join(names) or 'nothing'}")
-    try:
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        names = list(loaded.files)
+        name = names[0] if len(names) == 1 else "x"
+        if name not in names:
+            raise InputError(f"{path} has no array x, only {listed(names)}")
         return np.asarray(loaded[name])
-    except ValueError as error:
-        raise InputError(f"the array {name} of {path} can't be read: {error}") from error
 
 
 def _numbers(flag: str, text: str | None) -> list[float]:
     try:
         return [float(part) for part in (text or "").split(",")]
     except ValueError:
-        raise InputError(f"{flag} must be numbers with commas between, got {text!r}") from None
+        raise InputError(f"{flag} must be comma-separated numbers, got {text!r}") from None
 
 
 def _number(value: float | None) -> float:
-    """An option that the check above has made sure of."""
+    """Return an option whose presence ``_check`` has verified."""
     return 0.0 if value is None else value
 
 

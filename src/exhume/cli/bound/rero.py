@@ -1,17 +1,18 @@
-"""``exhume bound rero`` and ``exhume bound kappa``: how often any attack could succeed."""
+"""``exhume bound rero`` and ``exhume bound kappa``: how often any attack can succeed."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from exhume.cli.bound import options as o
-from exhume.cli.bound.prior import Blind, PriorOptions, blind_success
-from exhume.errors import InputError
+from exhume.cli.bound.kappa_table import PrivacyEpsilon, privacy_epsilon, show_table
+from exhume.cli.bound.prior import PRIOR_WAYS, Blind, PriorOptions, blind_success
+from exhume.protocol.errors import InputError
 
 if TYPE_CHECKING:
     from exhume.bounds import Ceiling
@@ -22,7 +23,7 @@ _WAYS = "--noise-multiplier, --epsilon, --rho, --rdp-order with --rdp-epsilon, o
 
 @dataclass(frozen=True)
 class MechanismOptions:
-    """The options as given on the command line; None where left out."""
+    """The options as given on the command line; None if omitted."""
 
     noise_multiplier: float | None = None
     sample_rate: float | None = None
@@ -38,12 +39,13 @@ class MechanismOptions:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is printed: the ceiling (None where none holds) and what it was found beside."""
+class BoundAnswer:
+    """The result to print: the ceiling (None if no bound holds) and related numbers."""
 
     ceiling: Ceiling | None
     noise_multiplier: float | None = None
     theorem_2: float | None = None
+    epsilon: PrivacyEpsilon | None = None
 
 
 def rero(
@@ -73,9 +75,10 @@ def rero(
     method: o.SampleMethod = None,
     as_json: o.Json = False,
 ) -> None:
-    """A ceiling on reconstruction: no attack succeeds with a larger probability.
+    """Print a ceiling on reconstruction: no attack succeeds with a larger probability.
 
-    Say what the mechanism is (or what guarantee it has), and what a blind guess would reach.
+    Describe the mechanism (or its privacy guarantee), and the success of a blind guess. Without
+    the latter the ceiling is printed at several.
     """
     given = MechanismOptions(
         noise_multiplier, sample_rate, steps, solve_for, gamma, epsilon, delta, neighbours,
@@ -85,12 +88,15 @@ def rero(
         kappa, prior, eta, dimension, sigma, radius, size, probabilities, attribute_kappas,
         at_least, file, confidence, method,
     )  # fmt: skip
+    if given.solve_for is None and not _given(about):
+        show_table(lambda at: _answer(given, about, at).ceiling, _epsilon(given), as_json)
+        return
     blind = blind_success(about)
-    found = _answer(given, about, blind)
+    found = replace(_answer(given, about, blind.kappa), epsilon=_epsilon(given))
     if as_json:
         typer.echo(json.dumps(_as_json(found, blind, given, about)))
     else:
-        _show(found, blind, given)
+        _show(found, blind)
 
 
 def kappa(
@@ -108,12 +114,12 @@ def kappa(
     method: o.SampleMethod = None,
     as_json: o.Json = False,
 ) -> None:
-    """The success of the best blind guess under a prior: the kappa that every ceiling needs."""
+    """Print the success of the best blind guess under a prior: kappa, which each ceiling needs."""
     about = PriorOptions(
         None, prior, eta, dimension, sigma, radius, size, probabilities, attribute_kappas,
         at_least, file, confidence, method,
     )  # fmt: skip
-    blind = blind_success(about)
+    blind = blind_success(about, PRIOR_WAYS)
     if as_json:
         inputs = _given(about)
         typer.echo(json.dumps({"kappa": blind.kappa, "source": blind.source, "inputs": inputs}))
@@ -121,7 +127,18 @@ def kappa(
         typer.echo(f"kappa {blind.kappa:.6g}  ({blind.source})")
 
 
-def _answer(given: MechanismOptions, about: PriorOptions, blind: Blind) -> Answer:
+def _epsilon(given: MechanismOptions) -> PrivacyEpsilon | None:
+    """Return ε of a mechanism in the usual terms; None for a guarantee, which is already one."""
+    from exhume import bounds
+
+    if not given.noise_multiplier:
+        return None
+    rate = 1.0 if given.sample_rate is None else given.sample_rate
+    steps = 1 if given.steps is None else given.steps
+    return privacy_epsilon(bounds.dp_sgd(given.noise_multiplier, rate, steps), given.delta)
+
+
+def _answer(given: MechanismOptions, about: PriorOptions, kappa: float) -> BoundAnswer:
     ways = [
         given.solve_for is not None or given.noise_multiplier is not None,
         given.epsilon is not None,
@@ -131,21 +148,23 @@ def _answer(given: MechanismOptions, about: PriorOptions, blind: Blind) -> Answe
     if sum(ways) != 1:
         raise InputError(f"give exactly one of {_WAYS}")
     if not ways[0]:
-        _refuse(given, _MECHANISM, "a privacy guarantee: it goes with --noise-multiplier")
+        _refuse(given, _MECHANISM, "--noise-multiplier")
     if not ways[1]:
-        _refuse(given, ("delta", "neighbours"), "this: it goes with --epsilon")
+        _refuse(given, ("neighbours",), "--epsilon")
+    if not ways[0] and not ways[1]:
+        _refuse(given, ("delta",), "--epsilon or --noise-multiplier")
     if ways[0]:
-        return _from_mechanism(given, blind.kappa)
-    return Answer(_from_guarantee(given, about, blind.kappa))
+        return _from_mechanism(given, kappa)
+    return BoundAnswer(_from_guarantee(given, about, kappa))
 
 
-def _refuse(given: MechanismOptions, names: tuple[str, ...], with_what: str) -> None:
+def _refuse(given: MechanismOptions, names: tuple[str, ...], needed: str) -> None:
     for name in names:
         if getattr(given, name) is not None:
-            raise InputError(f"--{name.replace('_', '-')} does not go with {with_what}")
+            raise InputError(f"--{name.replace('_', '-')} can only be used with {needed}")
 
 
-def _from_mechanism(given: MechanismOptions, kappa: float) -> Answer:
+def _from_mechanism(given: MechanismOptions, kappa: float) -> BoundAnswer:
     from exhume import bounds
 
     rate = 1.0 if given.sample_rate is None else given.sample_rate
@@ -153,19 +172,19 @@ def _from_mechanism(given: MechanismOptions, kappa: float) -> Answer:
     noise = given.noise_multiplier
     if given.solve_for is not None:
         if given.solve_for != "noise-multiplier":
-            raise InputError(f"--solve-for can find noise-multiplier, not {given.solve_for!r}")
+            raise InputError(f"--solve-for must be noise-multiplier, got {given.solve_for!r}")
         if noise is not None or given.gamma is None:
             raise InputError(
                 "--solve-for noise-multiplier needs --gamma, without --noise-multiplier"
             )
         solved = bounds.noise_multiplier_for(given.gamma, kappa, sample_rate=rate, steps=steps)
-        return Answer(solved.ceiling, noise_multiplier=solved.noise_multiplier)
+        return BoundAnswer(solved.ceiling, noise_multiplier=solved.noise_multiplier)
     if given.gamma is not None:
-        raise InputError("--gamma goes with --solve-for noise-multiplier")
+        raise InputError("--gamma can only be used with --solve-for noise-multiplier")
     event = bounds.dp_sgd(0.0 if noise is None else noise, rate, steps)
     curve = bounds.rdp_curve(event)
     published = None if curve is None else curve.theorem_2(kappa)
-    return Answer(bounds.ceiling(event, kappa), theorem_2=published)
+    return BoundAnswer(bounds.ceiling(event, kappa), theorem_2=published)
 
 
 def _from_guarantee(given: MechanismOptions, about: PriorOptions, kappa: float) -> Ceiling:
@@ -175,7 +194,7 @@ def _from_guarantee(given: MechanismOptions, about: PriorOptions, kappa: float) 
         return bounds.from_zcdp(given.rho, kappa)
     if given.epsilon is None:
         if given.rdp_order is None or given.rdp_epsilon is None:
-            raise InputError("--rdp-order and --rdp-epsilon go together")
+            raise InputError("--rdp-order and --rdp-epsilon must be given together")
         return bounds.from_rdp(given.rdp_order, given.rdp_epsilon, kappa)
     delta = 0.0 if given.delta is None else given.delta
     if given.neighbours not in (None, "remove", "replace"):
@@ -187,7 +206,7 @@ def _from_guarantee(given: MechanismOptions, about: PriorOptions, kappa: float) 
 
 
 def _domain(about: PriorOptions) -> int | None:
-    """The number of records of a finite prior, else None."""
+    """Return the number of records of a finite prior, or None."""
     if about.probabilities is not None:
         return len(about.probabilities.split(","))
     return about.size
@@ -203,7 +222,7 @@ def _given(options: MechanismOptions | PriorOptions) -> dict[str, float | int | 
 
 
 def _as_json(
-    found: Answer, blind: Blind, given: MechanismOptions, about: PriorOptions
+    found: BoundAnswer, blind: Blind, given: MechanismOptions, about: PriorOptions
 ) -> dict[str, object]:
     ceiling = found.ceiling
     answer: dict[str, object] = {
@@ -217,12 +236,14 @@ def _as_json(
     }
     if found.theorem_2 is not None:
         answer["theorem_2"] = found.theorem_2
+    if found.epsilon is not None:
+        answer["epsilon"], answer["delta"] = found.epsilon.epsilon, found.epsilon.delta
     if found.noise_multiplier is not None:
         answer["noise_multiplier"] = found.noise_multiplier
     return answer
 
 
-def _show(found: Answer, blind: Blind, given: MechanismOptions) -> None:
+def _show(found: BoundAnswer, blind: Blind) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -230,14 +251,19 @@ def _show(found: Answer, blind: Blind, given: MechanismOptions) -> None:
     table = Table(show_header=False, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     ceiling = found.ceiling
     if found.noise_multiplier is not None:
-        table.add_row("noise multiplier", f"{found.noise_multiplier:.5g}", "the least that does it")
+        table.add_row(
+            "noise multiplier", f"{found.noise_multiplier:.5g}", "the smallest that suffices"
+        )
     if ceiling is None:
-        table.add_row("gamma", "1", "no bound holds: this is not differentially private")
+        table.add_row("gamma", "none", "no bound holds: this is not differentially private")
     else:
         table.add_row("gamma", f"{ceiling.gamma:.5g}", f"{ceiling.method.value}: {ceiling.detail}")
     table.add_row("kappa", f"{blind.kappa:.5g}", blind.source)
     if found.theorem_2 is not None:
         table.add_row("for comparison", f"{found.theorem_2:.5g}", "Theorem 2 through Rényi DP")
+    if found.epsilon is not None:
+        usual = f"at delta {found.epsilon.delta:g}, the guarantee in the usual terms"
+        table.add_row("epsilon", f"{found.epsilon.epsilon:.5g}", usual)
     console.print(table)
     console.print()
     console.print(_in_words(ceiling, blind))
@@ -246,16 +272,17 @@ def _show(found: Answer, blind: Blind, given: MechanismOptions) -> None:
 def _in_words(ceiling: Ceiling | None, blind: Blind) -> str:
     if ceiling is None:
         return (
-            "Nothing here limits what an attack can rebuild: without noise there is no guarantee, "
-            "and the only ceiling is certainty."
+            "Proven limit: none. Nothing limits what an attack can rebuild: without noise there is "
+            "no guarantee."
         )
     return (
         f"No attack comes within the threshold with a probability above {_percent(ceiling.gamma)}; "
-        f"a blind guess does with {_percent(blind.kappa)}. This binds {ceiling.binds.value}."
+        f"a blind guess succeeds with {_percent(blind.kappa)}. "
+        f"This binds {ceiling.binds.value}."
         + (f" It holds with {_percent(blind.confidence)} confidence." if blind.confidence else "")
     )
 
 
 def _percent(probability: float) -> str:
-    # Three digits would round what is nearly certain to certain.
+    # Three digits would round a probability close to 1 up to 1.
     return f"{100.0 * probability:.{3 if probability < 0.995 else 5}g} %"
