@@ -28,9 +28,9 @@ from tests.contract.cases import records
 
 from exhume import sklearn as bridge
 from exhume.attacks import GLM as Attack
-from exhume.errors import InputError
-from exhume.reconstruction import Reconstruction, Status
-from exhume.records import Records
+from exhume.protocol.errors import InputError
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.records import Records
 from exhume.training import GLM, Family, Penalty, Solver
 
 _TARGET = 17
@@ -279,7 +279,7 @@ def test_our_least_squares_and_theirs_agree(solver: str) -> None:
 
 
 def test_an_estimator_rehearses_to_itself() -> None:
-    """The training read off an estimator, run on the same data, gives the same parameters."""
+    """The training derived from an estimator, run on the same data, gives the same parameters."""
     for estimator, family in (
         (LogisticRegression(C=0.3, tol=1e-3), Family.LOGISTIC),
         (LogisticRegression(solver="liblinear"), Family.LOGISTIC),
@@ -380,7 +380,7 @@ def test_unfitted_is_refused(estimator: Any) -> None:
 @pytest.mark.parametrize(
     ("pipeline", "reason"),
     [
-        (make_pipeline(MinMaxScaler(), Ridge()), r"\['MinMaxScaler', 'Ridge'\]"),
+        (make_pipeline(MinMaxScaler(), Ridge()), "got MinMaxScaler → Ridge; exhume.sklearn.audit"),
         (make_pipeline(PolynomialFeatures(), Ridge()), "must be StandardScaler and a linear"),
         (
             make_pipeline(StandardScaler(), PolynomialFeatures(), Ridge()),
@@ -395,6 +395,33 @@ def test_other_pipelines_are_refused(pipeline: Any, reason: str) -> None:
     x, y = _data(Family.LINEAR)
     with pytest.raises(InputError, match=reason):
         bridge.release(pipeline.fit(x, y), fixed_set=(x[1:], y[1:]))
+
+
+@pytest.mark.parametrize(
+    ("model", "labels", "own", "complaint"),
+    [
+        (LogisticRegression(), "yes no ja", None, "label 'ja' is none of the model's classes"),
+        (LogisticRegression(), "yes no", "maybe", "label 'maybe' is none of the model's classes"),
+        (Ridge(), "yes no", None, "predicts numbers, but a label is"),
+        (Ridge(), None, "maybe", "predicts numbers, but a label is 'maybe'"),
+    ],
+    ids=["of a known record", "of the target", "text for numbers", "the target's text"],
+)
+def test_labels_are_checked_with_the_release(model, labels, own, complaint) -> None:
+    x, y = _data(Family.LINEAR)
+    classes = np.where(y > np.median(y), "yes", "no")
+    model.fit(x, y if isinstance(model, Ridge) else classes)
+    given = y if labels is None else np.resize(labels.split(), len(y))
+    with pytest.raises(InputError, match=complaint):
+        bridge.release(model, fixed_set=(x[1:], given[1:]), label=own)
+
+
+def test_what_is_not_fitted_is_told_from_what_is_not_linear() -> None:
+    x, y = _data(Family.LINEAR)
+    with pytest.raises(InputError, match="the Ridge is not fitted: fit it first"):
+        bridge.release(Ridge(), fixed_set=(x, y))
+    with pytest.raises(InputError, match=r"no coefficients: exhume\.sklearn\.audit takes any"):
+        bridge.release(DecisionTreeClassifier().fit(x, y > 0), fixed_set=(x[1:], y[1:]))
 
 
 def test_wrong_fixed_sets_are_refused() -> None:

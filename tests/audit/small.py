@@ -7,10 +7,12 @@ import os
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,9 +22,10 @@ from safetensors.numpy import load_file
 from exhume.attacks import Attack
 from exhume.audit import Plan, make_plan
 from exhume.config import Config, parse
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Status
-from exhume.release import Release
+from exhume.data import load
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.release import Release
 
 PLAIN = """
 [[setting]]
@@ -65,6 +68,25 @@ def plan(*texts: str, extra: tuple[Attack, ...] = ()) -> Plan:
     return make_plan(config(*texts), extra=extra)
 
 
+def from_file(text: str) -> str:
+    """The same audits with their records in a file: processes need no scikit-learn to read it."""
+    return text.replace('name = "breast-cancer"', f'file = "{_breast_cancer()}"')
+
+
+@cache
+def _breast_cancer() -> Path:
+    folder = tempfile.TemporaryDirectory()
+    _KEPT.append(folder)
+    records = load("breast-cancer").train
+    path = Path(folder.name) / "breast-cancer.npz"
+    np.savez(path, x=records.x, y=records.labels)
+    return path
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+"""Folders that are removed when the process ends."""
+
+
 # Run folders, read with nothing but SQLite, JSON and safetensors.
 
 
@@ -98,12 +120,41 @@ def seconds(folder: Path) -> dict[str, float]:
 
 
 def wait_for_more(out: Path, than: int, process: subprocess.Popen) -> None:
-    """Wait until a run folder that ``process`` fills holds more than so many records."""
-    deadline = time.monotonic() + 60
-    while len(rows(out)) <= than:
-        assert process.poll() is None, "it ended before it could be stopped"
+    """Wait until a run folder that ``process`` fills holds more than so many records.
+
+    Returns too where the process ended in between: what it returned tells the caller.
+    """
+    wait_for(lambda: len(rows(out)) > than or process.poll() is not None)
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened; the deadline is for what never will."""
+    deadline = time.monotonic() + 300
+    while not happened():
         assert time.monotonic() < deadline, "it makes no progress"
         time.sleep(0.02)
+
+
+def assert_workers_left(group: int) -> None:
+    """Assert that no process of a group is left: workers must not wait for a dead parent."""
+    wait_for(lambda: not _running(group))
+
+
+def _running(group: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except (OSError, ValueError):
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def marks(folder: Path) -> list[int]:
+    """The processes that ``Marking`` worked in, once for each release."""
+    return [int(path.name.partition("-")[0]) for path in folder.iterdir()]
 
 
 def artefacts(folder: Path) -> dict[str, dict[str, tuple[str, bytes]]]:
@@ -154,12 +205,13 @@ class Raising(Attack):
 
 @dataclass(frozen=True)
 class Marking(Attack):
-    """Leaves a file in ``folder`` for every release that it is given, after ``pause`` seconds.
+    """Leaves a file in ``folder`` for every release that it is given, named by the process's id.
 
-    Its name begins with the process's id.
+    Then it waits for the file ``until``, where one is named, and for ``pause`` seconds.
     """
 
     folder: str
+    until: str = ""
     pause: float = 0.0
     name: ClassVar[str] = "marking"
 
@@ -169,9 +221,10 @@ class Marking(Attack):
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        time.sleep(self.pause)
         name = f"{os.getpid()}-{rng.integers(2**62):x}-{time.time_ns():x}"
         (Path(self.folder) / name).touch()
+        wait_for(lambda: not self.until or Path(self.until).exists())
+        time.sleep(self.pause)
         return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
 
 
@@ -218,12 +271,12 @@ class Drawing(Attack):
 
 @dataclass(frozen=True)
 class Learning(Attack):
-    """Needs ``once`` seconds when it is first used in a process, and ``each`` for every release."""
+    """Needs ``once`` seconds of ``clock`` when it is first used, and ``each`` for every release."""
 
     once: float
     each: float
     name: ClassVar[str] = "learning"
-    taught: ClassVar[list[bool]] = []
+    clock: ClassVar[list[float]] = [0.0]
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
         return None
@@ -231,8 +284,7 @@ class Learning(Attack):
     def _reconstruct(
         self, release: Release, knowledge: Knowledge, rng: np.random.Generator
     ) -> Reconstruction:
-        time.sleep(self.each if self.taught else self.once + self.each)
-        self.taught.append(True)
+        self.clock.append(self.clock[-1] + self.each + (self.once if len(self.clock) == 1 else 0.0))
         return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
 
 

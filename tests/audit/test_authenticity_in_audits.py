@@ -10,12 +10,20 @@ import pytest
 from safetensors.numpy import save_file
 
 from exhume.audit import Processes, Serial, make_plan, run
-from exhume.audit.authenticity import held_out_records, networks_to_judge, own_split
-from exhume.audit.costs import Cell, Cost, Estimate
-from exhume.audit.store import Store
+from exhume.audit.costs import Estimate, done_in
+from exhume.audit.stages import STAGES
+from exhume.audit.stages.attack import AttackTrials
+from exhume.audit.stages.expense import Cost
+from exhume.audit.stages.judge import JudgeCandidates, Judging
+from exhume.audit.stages.judge_networks import held_out_records, own_split
+from exhume.audit.stages.measure import Preparation
 from exhume.config import Config, parse
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 from exhume.report import render
+from exhume.runlog.codec import encoded
+from exhume.runlog.store import Store
+
+pytestmark = pytest.mark.slow
 
 TOML = """
 [[setting]]
@@ -50,7 +58,7 @@ def folder(tmp_path_factory) -> Path:
 
 def judged(folder: Path) -> dict:
     with Store.open(folder) as store:
-        return store.facts()["alone"]["authenticity"]
+        return encoded(store.run().setting("alone").authenticity)
 
 
 def test_every_candidate_has_a_verdict_and_what_it_is_nearest_to(folder):
@@ -59,7 +67,7 @@ def test_every_candidate_has_a_verdict_and_what_it_is_nearest_to(folder):
     assert found["networks"] == NETWORKS
     assert len(found["candidates"]) >= 2
     for one in found["candidates"]:
-        assert one["verdict"] in ("real", "invented", "cannot be told")
+        assert one["verdict"] in ("real", "invented", "undecided")
         assert 0 <= one["score"] <= 1
         rate, low, high = one["false_positives"]
         assert low <= rate <= high
@@ -82,7 +90,7 @@ def test_the_candidates_are_those_of_the_trial(folder):
     """What is judged is what was scored: the first candidates of the same stream."""
     with Store.open(folder) as store:
         arrays = store.arrays(judged(folder)["artefacts"][0])
-        kept = [r for r in store.records() if r.trial.attack == "row-space"]
+        kept = [r for r in store.outcomes() if r.trial.attack == "row-space"]
         scored = [store.arrays(r.artefact)[f"{r.row}.samples"][0] for r in kept if r.distance]
     for sample in scored:
         gaps = np.abs(arrays["samples"] - sample).max(axis=(1, 2))
@@ -114,15 +122,15 @@ def test_a_network_of_ones_own_shares_nothing_with_the_others():
 
 def test_the_truth_changes_no_verdict(folder, tmp_path, monkeypatch):
     """With other records taken for the truth, scores, rates and verdicts stay as they are."""
-    from exhume.audit import authenticity
+    from exhume.audit.stages import judge_networks
 
-    real = authenticity._released
+    real = judge_networks._released
 
     def swapped(plan, setting, task):
         case = real(plan, setting, task)
-        return authenticity.Case(case.release, case.knowledge, case.held_out, case.training)
+        return judge_networks.Case(case.release, case.knowledge, case.held_out, case.training)
 
-    monkeypatch.setattr(authenticity, "_released", swapped)
+    monkeypatch.setattr(judge_networks, "_released", swapped)
     run(make_plan(config()), tmp_path / "run", Serial())
     mine, theirs = judged(folder), judged(tmp_path / "run")
     said = ("verdict", "score", "false_positives", "starts")
@@ -141,7 +149,7 @@ def test_an_interrupted_judge_goes_on_where_it_was(folder, tmp_path):
     trials = 12
 
     def stop(done: int, total: int) -> None:
-        assert total == trials + networks_to_judge(plan) == trials + NETWORKS + 1
+        assert total == trials + JudgeCandidates().size(plan) == trials + NETWORKS + 1
         if done == trials + 3:
             raise KeyboardInterrupt
 
@@ -149,19 +157,28 @@ def test_an_interrupted_judge_goes_on_where_it_was(folder, tmp_path):
         run(plan, tmp_path / "run", Serial(), progress=stop)
     run(plan, tmp_path / "run", Serial(), progress=lambda done, total: seen.append(done))
     # Three networks were kept: none is attacked again.
-    assert seen == [trials, trials + 3, trials + 4, trials + 5, trials + 6]
+    assert seen == [trials + 3, trials + 4, trials + 5, trials + 6]
     assert judged(tmp_path / "run") == judged(folder)
+
+
+def test_a_finished_run_leaves_nothing_to_do(folder):
+    plan = make_plan(config())
+    with Store.open(folder) as log:
+        for stage in STAGES:
+            assert stage.done(plan, log) == stage.size(plan)
+            assert [task for job in stage.jobs(plan, log) for task in job.tasks] == []
 
 
 def test_nothing_is_judged_where_it_is_turned_off(tmp_path):
     summary = run(make_plan(config(networks=0)), tmp_path / "run", Serial())
-    assert "authenticity" not in summary.settings[0]
+    assert summary.settings[0].authenticity is None
+    assert "authenticity" not in encoded(summary.settings[0])
 
 
 def test_too_few_records_of_ones_own_are_said_to_be(tmp_path):
     run(make_plan(config(shadows=11)), tmp_path / "run", Serial())
     assert judged(tmp_path / "run")["said"] == (
-        "cannot be told: the adversary has 11 records of its own; to train networks on, and to "
+        "undecided: the adversary has 11 records of its own; to train networks on, and to "
         "have others beside them, it takes 12"
     )
 
@@ -169,13 +186,24 @@ def test_too_few_records_of_ones_own_are_said_to_be(tmp_path):
 def test_a_plan_counts_what_the_judge_costs():
     """Five networks and one release, each trained, and attacked from two starts."""
     plan = make_plan(config())
-    costs = {Cell(0, None): Cost(1.0, 0.5, 6), Cell(0, 0): Cost(0.0, 0.2, 6)}
-    assert plan.attacks[0].name == "row-space"
-    estimate = Estimate(plan, costs, frozenset(), 1)
-    assert estimate.judging(0) == pytest.approx((NETWORKS + 1) * 6 * (0.5 + 2 * 0.2))
-    unjudged = Estimate(make_plan(config(networks=0)), costs, frozenset(), 1)
-    assert unjudged.judging(0) == 0.0
-    assert estimate.total() == pytest.approx(unjudged.total() + estimate.judging(0))
+    costs = {
+        Preparation(0): Cost(1.0, 0.5, 6),
+        AttackTrials(0, 0): Cost(0.0, 0.2, 6),
+        AttackTrials(0, 1): Cost(0.0, 0.0, 6),
+    }
+    assert [attack.name for attack in plan.attacks] == ["row-space", "oblivious"]
+    estimate, judging = Estimate(plan, costs), Judging(0)
+    expected = (NETWORKS + 1) * 6 * (0.5 + 2 * 0.2)
+    assert judging.seconds(estimate) == pytest.approx(expected)
+    unjudged = Estimate(make_plan(config(networks=0)), costs)
+    assert judging not in unjudged.expenses
+    assert estimate.total() == pytest.approx(unjudged.total() + expected)
+
+
+def test_networks_in_the_folder_cost_nothing_more(folder):
+    plan = make_plan(config())
+    estimate = Estimate(plan, {}, done_in(folder))
+    assert (Judging(0).planned(plan), Judging(0).left(estimate)) == (NETWORKS + 1, 0)
 
 
 @pytest.mark.parametrize("count", [1, 2, -1])

@@ -16,11 +16,12 @@ from tests.audit import small
 from exhume.attacks import Attack
 from exhume.audit import Serial, Store, make_plan, run
 from exhume.config import load
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Status
-from exhume.release import Gradient, Release, Update
-from exhume.training.gradient import GradientStep, LocalSteps
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.release import Gradient, Release, Update
+from exhume.training.gradient import GradientStep
+from exhume.training.local_steps import LocalSteps
 
 SETTING = """
 [[setting]]
@@ -79,7 +80,7 @@ def _audit(folder: Path, toml: str, attack: Clairvoyant, targets: int = 6) -> li
     run(plan, folder, Serial())
     with Store.open(folder) as store:
         return sorted(
-            (r for r in store.records() if r.trial.attack == "clairvoyant"),
+            (r for r in store.outcomes() if r.trial.attack == "clairvoyant"),
             key=lambda r: r.trial.target,
         )
 
@@ -147,7 +148,7 @@ class TestSettings:
             (text(release="queries = 3"), "answer and queries go with kind = 'outputs'"),
             (text().replace("batch_size = 3", ""), "a gradient needs batch_size"),
             (text().replace("shadow_targets", "fixed_set"), "a gradient has no fixed set"),
-            (text(knowledge="attributes = [1]"), "attributes can't be told for a gradient"),
+            (text(knowledge="attributes = [1]"), "attributes are not supported for a gradient"),
             (
                 text(knowledge="training = { learning_rate = 0.1, epochs = 1 }"),
                 "a gradient has no knowledge.training",
@@ -166,7 +167,7 @@ class TestSettings:
             small.plan(none, small.audit(3)).setting(0)
 
     def test_targets_make_whole_batches(self) -> None:
-        with pytest.raises(InputError, match="4 targets don't make whole batches of 3; 6 would"):
+        with pytest.raises(InputError, match="4 targets do not make whole batches of 3; 6 would"):
             small.plan(text(), small.audit(4)).setting(0)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from exhume.audit import Serial, make_plan, run
-from exhume.audit.names import names_for
-from exhume.audit.record import Record
-from exhume.audit.store import Store
+from exhume.audit.attack_options import attack_names
 from exhume.config import Config, parse
+from exhume.runlog.outcome import Outcome
+from exhume.runlog.store import Store
 
 TOML = """
 [[setting]]
@@ -38,10 +38,10 @@ def config(hidden: str, *, labels: str = "true", decay: str = "1e-2", steps: int
     return parse(text, folder=Path(), source="a test")
 
 
-def outcomes(plan: Config, folder: Path) -> list[Record]:
+def outcomes(plan: Config, folder: Path) -> list[Outcome]:
     run(make_plan(plan), folder, Serial())
     with Store.open(folder) as store:
-        return [one for one in store.records() if one.trial.attack == "bilevel"]
+        return [one for one in store.outcomes() if one.trial.attack == "bilevel"]
 
 
 @pytest.mark.parametrize("hidden", ["[]", "[12]"])
@@ -56,20 +56,26 @@ def test_it_makes_training_on_its_records_end_nearer_to_the_weights(hidden, tmp_
 
 
 @pytest.mark.parametrize(
-    ("hidden", "labels", "decay", "reason"),
+    ("hidden", "labels", "decay", "status", "reason"),
     [
-        ("[12]", "true", "0", "without weight decay training comes to rest nowhere"),
-        ("[]", "false", "1e-2", "the number of records must be given, or their labels"),
+        ("[12]", "true", "0", "REFUSED", "without weight decay training does not converge"),
+        (
+            "[]",
+            "false",
+            "1e-2",
+            "UNINFORMED",
+            "the number of records must be given, or their labels",
+        ),
     ],
 )
-def test_what_it_can_not_do_it_says(hidden, labels, decay, reason, tmp_path):
+def test_what_it_can_not_do_it_says(hidden, labels, decay, status, reason, tmp_path):
     found = outcomes(config(hidden, labels=labels, decay=decay), tmp_path / "run")
-    assert {one.status for one in found} == {"REFUSED"}
+    assert {one.status for one in found} == {status}
     assert reason in found[0].message
 
 
 def test_it_is_not_run_unless_named():
     plan = config("[]")
     unnamed = plan.setting[0].model_copy(update={"attacks": None})
-    assert "bilevel" not in names_for(unnamed, plan.audit)
-    assert "bilevel" in names_for(plan.setting[0], plan.audit)
+    assert "bilevel" not in attack_names(unnamed, plan.audit)
+    assert "bilevel" in attack_names(plan.setting[0], plan.audit)

@@ -11,8 +11,11 @@ from tests.audit import small
 
 from exhume.audit import Plan
 from exhume.audit.budget import Budget, fitted, spelled
-from exhume.audit.costs import Cell, Cost, Estimate
-from exhume.errors import InputError
+from exhume.audit.costs import Estimate
+from exhume.audit.stages.attack import AttackTrials
+from exhume.audit.stages.expense import Cost, Expense, FinishedWork
+from exhume.audit.stages.measure import Preparation
+from exhume.protocol.errors import InputError
 
 FEW = small.SCALED.replace('name = "scaled"', 'name = "scaled"\ntargets = 10')
 GRADIENTS = """
@@ -32,12 +35,12 @@ def plan() -> Plan:
 def estimate(*, each: float = 1.0, once: float = 0.0, workers: int = 1) -> Estimate:
     """Every attack takes as long on every setting; the blind guess nothing, nor does the rest."""
     of = plan()
-    costs = {Cell(index, None): Cost(0.0, 0.0, 1) for index in range(3)}
+    costs: dict[Expense, Cost] = {Preparation(index): Cost(0.0, 0.0, 1) for index in range(3)}
     names = [attack.name for attack in of.attacks]
     for index, attack in ((0, "glm"), (1, "glm"), (2, "first-layer")):
-        costs[Cell(index, names.index(attack))] = Cost(once, each, 2)
-        costs[Cell(index, names.index("oblivious"))] = Cost(0.0, 0.0, 2)
-    return Estimate(of, costs, frozenset(), workers)
+        costs[AttackTrials(index, names.index(attack))] = Cost(once, each, 2)
+        costs[AttackTrials(index, names.index("oblivious"))] = Cost(0.0, 0.0, 2)
+    return Estimate(of, costs, workers=workers)
 
 
 def test_the_time_of_a_whole_plan() -> None:
@@ -50,7 +53,7 @@ def test_the_time_of_a_whole_plan() -> None:
 
 def test_preparation_is_not_shared() -> None:
     one = estimate(workers=2)
-    costs = {**one.costs, Cell(0, None): Cost(30.0, 0.5, 1)}
+    costs = {**one.costs, Preparation(0): Cost(30.0, 0.5, 1)}
     assert replace(one, costs=costs).total() == 30.0 + (90.0 + 40 * 0.5) / 2
 
 
@@ -84,7 +87,7 @@ def test_the_trials_are_those_of_the_whole_plan() -> None:
 def test_what_is_done_stays_in() -> None:
     whole = plan()
     done = whole.keys(whole.units()[0]) | whole.keys(whole.units()[1])
-    chosen = fitted(replace(estimate(), done=done), Budget("20s"))
+    chosen = fitted(replace(estimate(), done=FinishedWork(done)), Budget("20s"))
     # 32 targets of the first setting cost nothing more; of the others 20 s are a good 43 %.
     assert chosen.limits[0] >= 32
     assert chosen.limits[1:] == (4, 16)

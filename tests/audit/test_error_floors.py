@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from exhume.audit import make_plan
-from exhume.audit.floors import ErrorFloor, error_floor
-from exhume.audit.setting import Setting
+from exhume.audit.gradient_floors import ErrorFloor, error_floor
+from exhume.audit.setting import ThreatSetting
 from exhume.config import parse
 from exhume.training.gradient import gradient_step
 
@@ -32,7 +32,7 @@ one = [{listed}]
 NOISE = '{ name = "noise", size = 0.01 }'
 
 
-def _setting(listed: str) -> Setting:
+def _setting(listed: str) -> ThreatSetting:
     config = parse(TEXT.format(listed=listed), folder=Path(), source="audit.toml")
     return make_plan(config).setting(1)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tests.attacks.kkt.test_kkt import halved
+from tests.attacks.weights_only.test_kkt import halved
 
 from exhume.attacks import KKT, RowSpace
-from exhume.audit.building import build
-from exhume.audit.threat import threat_model
-from exhume.authenticity import compare
+from exhume.attacks.weights_only.authenticity import compare
+from exhume.audit.build_setting import build
+from exhume.audit.threat_model import threat_model
 from exhume.config import Config, parse
-from exhume.errors import InputError
 from exhume.models import MLP, Activation
+from exhume.protocol.errors import InputError
 from exhume.training import SGD, Training
 from exhume.training.stationary import Stationary
 
@@ -54,7 +54,7 @@ def test_one_output_may_stand_for_two_classes(tmp_path):
     save_file(arrays, tmp_path / "model.safetensors")
     setting = build(config(tmp_path, "logistic"), 0)
     assert isinstance(setting.mechanism, Stationary)
-    assert "a 196-60-1 network (relu), trained until nothing moves" in threat_model(setting)[0]
+    assert "a 196-60-1 network (relu), trained to convergence" in threat_model(setting)[0]
     assert setting.given is not None
     found = RowSpace(records=10, draws=300).reconstruct(setting.given, setting.knowledge(0), rng=0)
     seen = compare(found.samples, data.x, strangers.x, centre=data.x.mean(axis=0))
@@ -62,7 +62,9 @@ def test_one_output_may_stand_for_two_classes(tmp_path):
     assert seen.false_positives(0.8) == 0
     arrays["centre"] = arrays["centre"][:-1]
     save_file(arrays, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match=r"'centre' has shape \(13, 14\), not \(14, 14\)"):
+    with pytest.raises(
+        InputError, match=r"'centre' has shape \(13, 14\), the network's has \(14, 14\)"
+    ):
         build(config(tmp_path, "logistic"), 0)
 
 

@@ -21,10 +21,10 @@ knowledge = {{ training = {{ learning_rate = 0.2, epochs = 10 }}, initial = {ini
 """
 
 
-def _said(folder: Path, toml: str, games: int) -> str:
-    plan = small.plan(toml, small.audit(6, membership=str(games), attacks='["oblivious"]'))
-    summary = run(plan, folder, Serial())
-    return str(summary.settings[0]["membership"])
+def _said(folder: Path, toml: str, games: int, **more: str) -> str:
+    audit = small.audit(6, membership=str(games), attacks='["oblivious"]', **more)
+    summary = run(small.plan(toml, audit), folder, Serial())
+    return summary.settings[0].membership.text
 
 
 def _advantage(text: str) -> float:
@@ -69,4 +69,37 @@ def test_nothing_is_said_unasked(tmp_path: Path) -> None:
 
 
 def test_a_gradient_is_not_asked_of(tmp_path: Path) -> None:
-    assert _said(tmp_path / "run", gradient(), 20).startswith("not asked: it needs a training")
+    assert _said(tmp_path / "run", gradient(), 20).startswith("not played: it needs a training")
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"membership_test": '"retraining"'}, "retraining"),
+        ({"membership_test": '"shadow-models"'}, "shadow-models"),
+        ({"membership_test": '"nearest-mean"'}, "nearest-mean"),
+        ({"membership_test": '"loss-threshold"'}, "loss-threshold"),
+        (
+            {"membership_test": '"by-reconstruction"', "membership_attack": '"glm"'},
+            "by-reconstruction",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_test_by_its_name(tmp_path: Path, options: dict[str, str], name: str) -> None:
+    text = _said(tmp_path / "run", small.PLAIN, 20, **options)
+    assert text.startswith(f"{name}: advantage")
+    assert _advantage(text) > 0.2
+    page = render(tmp_path / "run").read_text()
+    assert f"trained on? {name.capitalize()}: advantage" in page
+
+
+def test_naming_the_default_changes_nothing(tmp_path: Path) -> None:
+    named = _said(tmp_path / "named", small.NOISY, 30, membership_test='"retraining"')
+    assert named == _said(tmp_path / "default", small.NOISY, 30)
+
+
+def test_a_test_that_does_not_apply_says_why(tmp_path: Path) -> None:
+    secret = NETWORK.format(initial="false")
+    text = _said(tmp_path / "run", secret, 20, membership_test='"retraining"')
+    assert text.startswith("no test ran: the training gives a different result each time")

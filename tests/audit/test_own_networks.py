@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.attacks.kkt.test_kkt import halved
-from tests.cli.command import Finished, execute
+from tests.attacks.weights_only.test_kkt import halved
+from tests.cli.command import Finished, execute, invoke
 
 COUNT = 12
 CODE = """
@@ -28,7 +29,7 @@ attacks = [{attacks}]
 
 [setting.release]
 file = "{file}"
-model = "nets_from_outside:make"
+model = "{model}"
 batch_size = 12
 classes = 2
 
@@ -75,18 +76,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def audit(folder: Path, name: str, *more: str, **table: str) -> Finished:
+Command = Callable[..., Finished]
+
+
+def audit(folder: Path, name: str, *more: str, command: Command = invoke, **table: str) -> Finished:
     values = {"file": "model.safetensors", "options": "", "labels": "false", **table}
+    values.setdefault("model", "nets_from_outside:make")
     path = folder / f"{name}.toml"
     path.write_text(TOML.format(**values))
-    return execute("audit", path, "--out", folder / name, "--quiet", *more)
+    return command("audit", path, "--out", folder / name, "--quiet", *more)
 
 
 def test_records_come_out_of_a_factorys_network(folder: Path) -> None:
     assert "--trust-code" in audit(folder, "untrusted", attacks='"kkt"').error
-    finished = audit(
-        folder, "trusted", "--trust-code", attacks='"kkt", "row-space"', labels="true", options=KKT
-    )
+    table = {"attacks": '"kkt", "row-space"', "labels": "true", "options": KKT}
+    finished = audit(folder, "trusted", "--trust-code", command=execute, **table)
     assert finished.code == 0, finished.err
     summary = json.loads((folder / "trusted" / "summary.json").read_text())
     rows = {row["attack"]: row for row in summary["rows"] if row["ran"]}
@@ -108,8 +112,39 @@ def test_a_misfit_is_named_key_by_key(folder: Path) -> None:
     error = audit(folder, "misfit", "--trust-code", attacks='"kkt"', file="wrong.pt").error
     for part in (
         "a network made by nets_from_outside:make",
-        "'1.weight' has shape (196, 80), not (80, 196)",
-        "'5.bias' (shape (2,)) is missing",
-        "'last.bias' is not the network's",
+        "'1.weight' has shape (196, 80), the network's has (80, 196) (it is transposed)",
+        "there is no parameter '5.bias' (shape (2,))",
+        "the network has no parameter 'last.bias'",
     ):
         assert part in error
+
+
+def test_a_checkpoint_of_a_wrapped_module_with_an_exported_architecture(folder: Path) -> None:
+    plain = module()
+    plain.load_state_dict(torch.load(folder / "model.pt"))
+    wrapped = {f"module.{name}": tensor for name, tensor in plain.state_dict().items()}
+    torch.save({"epoch": 3, "state_dict": wrapped, "best": 0.5}, folder / "last.pt")
+    shapes = {"input": {0: torch.export.Dim("records")}}
+    program = torch.export.export(plain, (torch.zeros(2, 14, 14),), dynamic_shapes=shapes)
+    torch.export.save(program, folder / "net.pt2")
+    short = {"options": KKT.replace("400", "4").replace("800", "8"), "attacks": '"kkt"'}
+    (folder / "alike.toml").write_text(
+        TOML.format(file="last.pt", model="net.pt2", labels="true", **short)
+    )
+    refused = invoke("audit", folder / "alike.toml", "--out", folder / "distrusted", "--quiet")
+    assert "net.pt2' is code that would be executed" in refused.error
+    found = []
+    named = "nets_from_outside:make"
+    for file, model in (("model.pt", named), ("last.pt", named), ("last.pt", "net.pt2")):
+        path, out = folder / "alike.toml", folder / f"alike-{len(found)}"
+        table = {"file": file, "model": model, "labels": "true", **short}
+        path.write_text(TOML.format(**table))
+        finished = invoke("audit", path, "--out", out, "--quiet", "--trust-code")
+        assert finished.code == 0, finished.err
+        rows = json.loads((out / "summary.json").read_text())["rows"]
+        found.append(
+            {row["attack"]: row["metrics"]["rmse"]["mean"] for row in rows if row["metrics"]}
+        )
+    assert found[0] == found[1]
+    # A program has no layers to begin a search at, so that the third differs.
+    assert "kkt" in found[2]

@@ -7,10 +7,11 @@ import math
 import pytest
 
 from exhume import defences
-from exhume.audit.rates import relative_rate
+from exhume.audit.gradient_floors import relative_rate
 from exhume.models import MLP
 from exhume.training import SGD
-from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
+from exhume.training.gradient import GradientStep
+from exhume.training.local_steps import Aggregate, LocalSteps
 
 STEP = GradientStep(MLP((4,), 3, (5, 5)), (0, 1, 2))
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from exhume.audit import Serial, make_plan, run
-from exhume.audit.facts import measure
-from exhume.audit.starting import COLUMNS, beginning, begun, drawn_noise
-from exhume.audit.store import Store
+from exhume.audit.given_starts import COLUMNS, beginning, begun, drawn_noise
+from exhume.audit.stages.measure import measure
 from exhume.config import Config, parse
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
+from exhume.runlog.store import Store
 
 TOML = """
 [[setting]]
@@ -44,7 +44,7 @@ def config(start: str, shadows: int = 40) -> Config:
 def ends(start: str, folder: Path) -> dict[str, float]:
     run(make_plan(config(start)), folder, Serial())
     with Store.open(folder) as store:
-        records = [r for r in store.records() if r.trial.attack == "bilevel"]
+        records = [r for r in store.outcomes() if r.trial.attack == "bilevel"]
     assert {r.status for r in records} == {"APPROXIMATE"}
     assert all(set(COLUMNS) <= set(r.scores) for r in records)
     assert {r.scores["residual"] for r in records} == {None}  # of stationarity, not of training
@@ -106,5 +106,7 @@ def test_it_goes_with_weights_alone():
 
 @pytest.mark.parametrize(("start", "told"), [("{ truth = 0.5 }", True), ("{}", False)])
 def test_what_begins_at_the_truth_says_that_it_is_no_attack(start, told):
-    threat = measure(make_plan(config(start)), 0).threat
-    assert any("No attack: searches begin with 50% of the training" in s for s in threat) is told
+    threat = measure(make_plan(config(start)), 0).setting.threat
+    assert (
+        any("Not an attack: searches start with 50% of the training" in s for s in threat) is told
+    )

@@ -7,9 +7,10 @@ import pytest
 from tests.audit import small
 
 from exhume.audit import Serial, run
-from exhume.audit.influence import followed, roughness
-from exhume.errors import InputError
-from exhume.shadows.starting import GivenInitialisation
+from exhume.audit.target_influence import followed, roughness
+from exhume.models.initialise import GivenInitialisation
+from exhume.protocol.errors import InputError
+from exhume.runlog.codec import encoded
 from exhume.training import Training
 
 NETWORK = """
@@ -45,7 +46,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ("[setting.options.ridge]\nshadow = 3", "ridge has no option 'shadow'; there are"),
+            ("[setting.options.ridge]\nshadow = 3", "ridge has no option 'shadow'; "),
             ("[setting.options.glm]\nrehearsals = 3", "options for 'glm', which is not run"),
             ("[setting.options.ridge]\nshadows = 3", "shadows must be at least 8"),
         ],
@@ -109,7 +110,7 @@ def test_what_a_study_reads_is_in_the_summary(tmp_path):
     text = small.audit(6, attacks='["ridge"]', metrics='["mse", "ncc"]', membership="20")
     text += "\ninfluence = true"
     plan = small.plan(network(data=", shadow_targets = 60"), text)
-    summary = run(plan, tmp_path / "run", Serial()).plain()
+    summary = encoded(run(plan, tmp_path / "run", Serial()))
     (facts,) = summary["settings"]
     nearest = small.load_file(tmp_path / "run" / "artefacts" / "000-truth.safetensors")
     assert facts["nearest_mse"] == pytest.approx(np.square(nearest["nearest_distance"]).mean())

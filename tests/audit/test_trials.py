@@ -14,9 +14,9 @@ from tests.audit import small
 
 from exhume.attacks import Attack
 from exhume.audit import Serial, Summary, judge, run
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Status
-from exhume.release import Release
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.release import Release
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def test_targets_that_only_crashed_count_against_the_release(tmp_path: Path) -> 
     assert bracket.unanswered == crashed > 0
     (verdict,) = judge(summary, 0.5)
     assert not verdict.passed
-    assert f"{crashed} targets that no attack ran on" in verdict.reason
+    assert f"{crashed} targets on which no attack ran" in verdict.reason
 
 
 def test_a_setting_may_have_targets_of_its_own(tmp_path: Path) -> None:

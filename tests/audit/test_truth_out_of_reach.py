@@ -15,9 +15,9 @@ from tests.contract.graph import holds_record, reachable_arrays
 from exhume.attacks import Attack
 from exhume.audit import Serial, make_plan, run
 from exhume.config import load
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Status
-from exhume.release import Release
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.release import Release
 
 HANDED: list[tuple[Release, Knowledge, np.random.Generator]] = []
 

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
+from tests.contract.own_networks import OWN, normalised_further_on
 
 from exhume.audit import Serial, make_plan, run
-from exhume.audit.building import build
-from exhume.audit.names import names_for
+from exhume.audit.attack_options import attack_names
+from exhume.audit.build_setting import build
 from exhume.audit.scoring import members
-from exhume.audit.threat import threat_model
+from exhume.audit.threat_model import threat_model
 from exhume.config import Config, parse
-from exhume.errors import InputError
-from exhume.reconstruction import Reconstruction, Status
-from exhume.release import Weights
+from exhume.protocol.errors import InputError
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.release import Weights
 
 SIMULATED = """
 [[setting]]
@@ -77,7 +79,7 @@ def test_the_adversary_has_no_training_record_and_says_so():
     words = " ".join(threat_model(setting))
     assert "trained on 8 records" in words
     assert "none of which the adversary has" in words
-    assert names_for(plan.setting[0], plan.audit)[:2] == ("row-space", "kkt")
+    assert attack_names(plan.setting[0], plan.audit)[:2] == ("row-space", "kkt")
 
 
 def test_an_audit_rebuilds_pictures_from_weights_alone(tmp_path):
@@ -115,6 +117,30 @@ def test_a_checkpoint_from_outside_is_read(tmp_path):
     assert dict(setting.given.arrays())["3.weight"].shape == (2, 5)
 
 
+@pytest.mark.parametrize("known", ["", 'fixed_set = "known.npz"'])
+def test_running_statistics_are_part_of_a_checkpoint(tmp_path: Path, known: str) -> None:
+    """An informed adversary's attacks read them, and weights alone are folded with them."""
+    module = normalised_further_on()
+    module(torch.rand(5, 6, 6))
+    wrapped = {f"module.{name}": tensor for name, tensor in module.state_dict().items()}
+    torch.save({"state_dict": wrapped, "epoch": 3}, tmp_path / "model.pt")
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "known.npz", x=rng.random((6, 6, 6)), y=np.arange(6) % 3)
+    text = GIVEN.replace("[2, 2]", "[6, 6]").replace("classes = 2", "classes = 3")
+    text = text.replace('"mlp"', f'"{OWN}:normalised_further_on"').replace(".safetensors", ".pt")
+    text = text.replace("hidden = [5]", "").replace('activation = "relu"', "")
+    if known:
+        text = text.replace("batch_size = 3", "").replace("classes = 3", "")
+        text = text.replace("record_shape = [6, 6]", known)
+    given = build(config(text, tmp_path), 0).given
+    assert isinstance(given, Weights)
+    assert list(given.parameters) == [name for name, _ in module.named_parameters()]
+    state = module.state_dict()
+    assert list(given.buffers) == [name for name in state if "running" in name]
+    for name, array in given.buffers.items():
+        np.testing.assert_array_equal(array, state[name].numpy())
+
+
 def test_a_checkpoint_that_does_not_fit_is_named_key_by_key(tmp_path):
     wrong = parameters()
     wrong["1.weight"] = wrong["1.weight"].T.copy()
@@ -123,9 +149,9 @@ def test_a_checkpoint_that_does_not_fit_is_named_key_by_key(tmp_path):
     with pytest.raises(InputError) as error:
         build(config(GIVEN, tmp_path), 0)
     for part in (
-        "'1.weight' has shape (4, 5), not (5, 4)",
-        "'3.bias' (shape (2,)) is missing",
-        "'4.weight' is not the network's",
+        "'1.weight' has shape (4, 5), the network's has (5, 4) (it is transposed)",
+        "there is no parameter '3.bias' (shape (2,))",
+        "the network has no parameter '4.weight'",
     ):
         assert part in str(error.value)
 

@@ -14,12 +14,16 @@ from tests.report.runs import BLIND, Attempt, write
 from exhume.report import render
 
 __all__ = ["browser"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NOTHING = member(
     "nothing", attempts=(Attempt("geiping", (None,), ("NO_INFORMATION",), "zeros", None), BLIND)
 )
-TIMES = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+COUNTS = """() => {
+  const all = [...document.querySelectorAll('body *')];
+  return {all: all.length, shown: all.filter((e) => e.checkVisibility()).length,
+          images: document.images.length};
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +49,14 @@ def opened(browser: Any, report: Path, request: pytest.FixtureRequest) -> Iterat
     context.close()
 
 
-def test_it_opens_in_under_two_seconds(browser: Any, report: Path) -> None:
-    times = []
-    for _ in range(3):
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.goto(report.as_uri())
-        times.append(page.evaluate(TIMES))
-        page.close()
-    # The fastest of three: other work on the machine is not the page's.
-    assert 0 < min(times) < 2000, times
+def test_little_is_drawn_before_it_is_asked_for(browser: Any, report: Path) -> None:
+    """What makes the large grid open quickly, on any machine: closed cells are not laid out."""
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(report.as_uri())
+    found = page.evaluate(COUNTS)
+    page.close()
+    assert found["images"] <= 30, "2,200 pictures come in sheets"
+    assert found["shown"] < 0.5 * found["all"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_a_cell_opens_its_trials(opened: Opened) -> None:
     trials = page.locator("#grid-0-2-5")
     assert not trials.is_visible()
     page.locator(".heat a[href='#grid-0-2-5']").click()
-    trials.wait_for(state="visible", timeout=5000)
+    trials.wait_for(state="visible")
     assert trials.get_by_role("heading", name="attack 2 on defence number 5").is_visible()
     assert trials.locator("tbody tr").count() == 10
     tile = trials.locator(".tile").last
@@ -84,7 +87,7 @@ def test_cells_can_be_reached_and_opened_by_keyboard(opened: Opened) -> None:
     page.locator(".heat a[href='#grid-0-1-0']").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.locator("#grid-0-1-1").wait_for(state="visible", timeout=5000)
+    page.locator("#grid-0-1-1").wait_for(state="visible")
     page.locator("#grid-0-1-1").get_by_role("link", name="Back to the map").press("Enter")
     place = page.locator("#grid-0-map").bounding_box()
     assert place is not None
@@ -114,11 +117,11 @@ def test_every_shade_can_be_read(browser: Any, report: Path, small: Path, scheme
     seen = {}
     for path in (report, small):
         page.goto(path.as_uri())
-        kinds = [*(f"h{i}" for i in range(9)), "unknown", "silent"]
+        kinds = [*(f"h{i}" for i in range(9)), "cell-unknown", "cell-silent"]
         present = [k for k in kinds if page.locator(f".heat td.{k}").count()]
         chosen = [f".heat td.{k} small" for k in present]
         seen |= page.evaluate(CONTRAST, chosen)
     page.close()
-    assert {name.split(".")[2].split()[0] for name in seen} >= {"h0", "h3", "h8", "unknown"}
+    assert {name.split(".")[2].split()[0] for name in seen} >= {"h0", "h3", "h8", "cell-unknown"}
     # WCAG 2.2, success criterion 1.4.3.
     assert min(seen.values()) >= 4.5, seen

@@ -13,6 +13,7 @@ import pytest
 from tests.report.runs import BLIND, REFUSED, Attempt, Made, write
 
 from exhume.report import render
+from exhume.runlog.table_columns import TableColumn
 
 pytestmark = pytest.mark.browser
 
@@ -26,6 +27,13 @@ FLAGS = [
     "--disable-sync",
 ]
 ERRORS = (0.003, 0.02, 0.19, 0.4, None)
+COLUMNS = (
+    TableColumn("age at the first visit to the clinic", "integer", unit="years", step=1.0),
+    TableColumn("bmi", "continuous", step=0.1),
+    TableColumn("smoker", "categorical", ("never", "pipe"), counts=(97, 3)),
+    TableColumn("ward", "categorical", ("a", "b"), counts=(50, 50), given=True),
+    *(TableColumn(f"value {place}", "continuous", step=1e-6) for place in range(36)),
+)
 LONG = "a title without any end " * 6 + "x" * 300
 
 
@@ -51,7 +59,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write(
         tmp_path_factory.mktemp("browser") / "run",
         Made("images", attempts, bounded=True, count=20),
-        Made("table", attempts, title=LONG, shape=(40,), count=20),
+        Made("table", attempts, title=LONG, columns=COLUMNS, count=20),
         Made("<b>noisy", (Attempt("glm", (0.4,)), BLIND), defences=("noise",), bounded=True),
     )
     return render(folder)
@@ -107,9 +115,14 @@ def test_it_complains_about_nothing_and_asks_for_nothing(opened: Opened, report:
 
 def test_the_policy_stops_what_it_should(opened: Opened) -> None:
     """What the other tests rely on: that a violation would be seen."""
-    opened.page.evaluate("document.body.setAttribute('style', 'color: red')")
-    opened.page.evaluate("document.body.append(Object.assign(new Image(), {src: 'x.png'}))")
-    opened.page.wait_for_timeout(100)
+    page = opened.page
+    with page.expect_console_message(lambda message: "inline style" in message.text):
+        page.evaluate("document.body.setAttribute('style', 'color: red')")
+    with (
+        page.expect_request("**/x.png"),
+        page.expect_console_message(lambda message: "x.png" in message.text),
+    ):
+        page.evaluate("document.body.append(Object.assign(new Image(), {src: 'x.png'}))")
     stopped = [text for text in opened.complaints if "Content Security Policy" in text]
     assert len([text for text in stopped if "inline style" in text]) == 1
     assert len([text for text in stopped if "x.png" in text]) == 1
@@ -187,6 +200,37 @@ def test_dark_and_light_both_have_contrast_and_their_own_figures(opened: Opened)
         assert min(ratios.values()) >= 4.5, ratios
 
 
+STATES = ("found-", "cell-", "row-", "judged-")
+STYLED = """(states) => {
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
+  const flat = rules.flatMap((rule) => rule.cssRules?.length ? [...rule.cssRules] : [rule]);
+  const places = {};
+  for (const element of document.querySelectorAll('[class]')) {
+    const mine = [...element.classList].filter((name) => states.some((s) => name.startsWith(s)));
+    for (const name of mine) (places[name] ??= new Set()).add(element.tagName);
+  }
+  const partly = document.createElement('details');
+  partly.className = 'setting found-partly';
+  document.querySelector('main').append(partly);
+  const style = getComputedStyle(partly);
+  const bare = /^\\.(partly|unknown|silent|rebuilt|unjudged|unanswered|real)\\b/;
+  const loose = flat.map((rule) => rule.selectorText ?? '').filter((name) => bare.test(name));
+  return {image: style.backgroundImage, shadow: style.boxShadow, loose,
+          places: Object.fromEntries(Object.entries(places).map(([k, v]) => [k, [...v]]))};
+}"""
+
+
+def test_a_state_of_a_setting_is_not_drawn_as_a_state_of_a_cell(opened: Opened) -> None:
+    """A setting rebuilt in part once had the amber corner of a cell that ran in part."""
+    found = opened.page.evaluate(STYLED, list(STATES))
+    assert found["image"] == "none"
+    assert found["shadow"] == "none"
+    assert found["loose"] == []
+    kinds = {name: set(tags) for name, tags in found["places"].items()}
+    assert kinds["found-rebuilt"] == {"SECTION", "DETAILS", "LI"}
+    assert all(tags <= {"TD", "DIV"} for name, tags in kinds.items() if name.startswith("cell-"))
+
+
 def _contrast(page: Any) -> dict[str, float]:
     """The contrast of each kind of text with what is behind it, by its selector."""
     selectors = ["body", "h1", ".which", ".note", "a", ".status.no-run", "figcaption", ".differs"]
@@ -219,7 +263,7 @@ CONTRAST = """(selectors) => {
 )
 def test_without_javascript_everything_is_there_to_read(opened: Opened) -> None:
     page = opened.page
-    assert page.locator("h1").inner_text().startswith("A training record can be rebuilt")
+    assert page.locator("h1").inner_text() == "2 of 3 settings: most targets rebuilt."
     assert page.locator("#controls").is_hidden()
     assert page.locator("#trial-table tbody tr").count() == 140
     page.locator("#trial-table").scroll_into_view_if_needed()

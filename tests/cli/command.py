@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from unittest.mock import patch
 from exhume.cli import main
 
 EXHUME = (sys.executable, "-c", "from exhume.cli import main; main()")
+PACED = (sys.executable, "-c", "from tests.cli.paced import held; held()")
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -50,20 +52,32 @@ def invoke(*arguments: str | Path) -> Finished:
 
 def start(*arguments: str | Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen:
     """Start a command as a terminal would: a process group of its own that Ctrl-C reaches."""
+    return _started(EXHUME, arguments, environment or {})
+
+
+def start_held(*arguments: str | Path, batches: int) -> subprocess.Popen:
+    """Start a command that stores so many batches and then waits for the signal that ends it."""
+    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
+    return _started(PACED, arguments, {"PYTHONPATH": path, "PACED_BATCHES": str(batches)})
+
+
+def _started(
+    program: Sequence[str], arguments: Sequence[str | Path], environment: Mapping[str, str]
+) -> subprocess.Popen:
     return subprocess.Popen(
-        [*EXHUME, *map(str, arguments)],
+        [*program, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         start_new_session=True,
         # A test run in the background has Ctrl-C ignored, and would hand that down.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
-def finish(process: subprocess.Popen, *, timeout: float = 120) -> Finished:
+def finish(process: subprocess.Popen, *, timeout: float = 300) -> Finished:
     """Wait for a started command."""
     try:
         out, err = process.communicate(timeout=timeout)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from tests.cli.command import ROOT
 
 
 @lru_cache(maxsize=1)
@@ -32,15 +33,32 @@ def require_mounts() -> None:
 
 
 def inside(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a shell script as root of a mount namespace of its own; ``exhume`` is the command."""
-    exhume = f"{sys.executable} -c 'from exhume.cli import main; main()'"
-    whole = f'set -u\nexhume() {{ {exhume} "$@"; }}\n{script}'
+    """Run a shell script as root of a mount namespace of its own."""
+    return _run("bash", "-c", f"set -u\n{script}", "script", *arguments)
+
+
+def inside_python(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The same with a Python program, which may import ``tests`` and calls ``mount`` to mount."""
+    return _run(sys.executable, "-c", f"{_MOUNT}\n{program}", *arguments)
+
+
+_MOUNT = """
+import subprocess, sys
+
+def mount(*options):
+    if subprocess.run(["mount", *map(str, options)]).returncode:
+        sys.exit(99)
+"""
+
+
+def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     return subprocess.run(
-        [*_namespace(), "bash", "-c", whole, "script", *map(str, arguments)],
+        [*_namespace(), *map(str, command)],
         capture_output=True,
         text=True,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
     )
 
 

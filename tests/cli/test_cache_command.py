@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.cli.command import invoke
 
-from exhume.shadows.cache import Cache, shelf_name
+from exhume.runtime.cache import Cache, shelf_name
 
 
 @pytest.fixture

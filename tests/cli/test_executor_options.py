@@ -11,7 +11,7 @@ from tests.audit import small
 from tests.cli.command import execute, invoke
 
 from exhume.audit import Ray
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 @pytest.fixture
@@ -24,8 +24,11 @@ def toml(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (["--address", "host:6379"], "--address host:6379 is a Ray cluster's: give --executor ray"),
-        (["--executor", "serial", "--workers", "3"], "serial is one worker, got --workers 3"),
+        (
+            ["--address", "host:6379"],
+            "--address host:6379 is a Ray cluster: it needs --executor ray",
+        ),
+        (["--executor", "serial", "--workers", "3"], "serial has one worker, got --workers 3"),
     ],
 )
 def test_options_that_contradict_each_other(toml: Path, options: list[str], error: str) -> None:
@@ -55,7 +58,7 @@ def test_impossible_shares(fields: dict[str, float], error: str) -> None:
 
 
 def test_without_ray_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch, toml: Path) -> None:
-    monkeypatch.setattr("exhume.audit.executors.ray_cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("exhume.runtime.ray_cluster.find_spec", lambda name: None)
     found = invoke("audit", toml, "--out", toml.parent / "run", "--executor", "ray")
     assert found.error == "Ray is not installed: pip install 'exhume[ray]'"
 

@@ -1,8 +1,9 @@
-"""A full disk and a read-only one: an error in one line, and the same command goes on later."""
+"""A full disk and a read-only one: an error in one line, and the same command resumes later."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sqlite3
 from pathlib import Path
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 from tests.audit import small
 from tests.cli.command import invoke
-from tests.cli.mounted import inside, require_mounts
+from tests.cli.mounted import inside_python, require_mounts
 
 from exhume.audit import Plan, Serial, run
-from exhume.audit import store as store_module
-from exhume.errors import StoreError
+from exhume.protocol.errors import StoreError
+from exhume.runlog import store as store_module
 
-TEXT = small.PLAIN + small.SCALED + small.audit(40)
+TEXT = small.from_file(small.PLAIN + small.SCALED) + small.audit(40)
 
 
 @pytest.fixture(scope="module")
@@ -32,38 +33,52 @@ def undisturbed(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-SMALL_DISK = """
-mount -t tmpfs -o size=$1k none "$3" || exit 99
-exhume audit "$2/audit.toml" --out "$3/run" --workers 1; first=$?
-mount -o remount,size=64m "$3"
-exhume audit "$2/audit.toml" --out "$3/run" --workers 1 --quiet >/dev/null; second=$?
-cp -r "$3/run" "$2/copy"
-echo "codes $first $second"
+SMALL_DISKS = """
+import json, shutil
+from tests.cli.command import invoke
+toml, disk, *sizes = sys.argv[1:]
+for size in sizes:
+    mount("-t", "tmpfs", "-o", f"size={size}k", "none", disk)
+    command = ("audit", toml, "--out", f"{disk}/run", "--workers", "1")
+    first = invoke(*command)
+    mount("-o", "remount,size=64m", disk)
+    second = invoke(*command)
+    shutil.copytree(f"{disk}/run", f"{disk}-{size}")
+    subprocess.run(["umount", disk], check=True)
+    print(json.dumps([first.code, first.err, second.code]))
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kilobytes", [100, 320])
-def test_a_disk_that_is_really_full(tmp_path: Path, undisturbed: Path, kilobytes: int) -> None:
+def test_disks_that_are_really_full(tmp_path: Path, undisturbed: Path) -> None:
     require_mounts()
     (tmp_path / "audit.toml").write_text(TEXT)
     (tmp_path / "disk").mkdir()
-    found = inside(SMALL_DISK, str(kilobytes), tmp_path, tmp_path / "disk")
-    assert "codes 2 0" in found.stdout, found
-    lines = found.stderr.strip().splitlines()
-    assert len(lines) == 1, found.stderr
-    assert "the disk is full" in lines[0]
-    assert "free some space and run the same command again" in lines[0]
-    small.same(small.outcome(tmp_path / "copy"), small.outcome(undisturbed))
+    sizes = ("100", "320")
+    found = inside_python(SMALL_DISKS, tmp_path / "audit.toml", tmp_path / "disk", *sizes)
+    ends = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [(first, second) for first, _, second in ends] == [(2, 0), (2, 0)], found
+    for size, (_, said, _) in zip(sizes, ends, strict=True):
+        (line,) = said.splitlines()
+        assert "the disk is full" in line
+        assert "free some space and run the same command again" in line
+        small.same(small.outcome(tmp_path / f"disk-{size}"), small.outcome(undisturbed))
 
 
 READ_ONLY = """
-mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99
-exhume gate "$1/run" --max-success 0.5; gate=$?
-exhume audit "$2" --out "$1/run" --workers 1; same=$?
-exhume audit "$2" --out "$1/new" --workers 1; new=$?
-exhume report "$1/run"; report=$?
-echo "codes $gate $same $new $report"
+import json
+from tests.cli.command import invoke
+disk, toml = sys.argv[1:]
+mount("--bind", disk, disk)
+mount("-o", "remount,bind,ro", disk)
+for command in (
+    ("gate", f"{disk}/run", "--max-success", "0.5"),
+    ("audit", toml, "--out", f"{disk}/run", "--workers", "1"),
+    ("audit", toml, "--out", f"{disk}/new", "--workers", "1"),
+    ("report", f"{disk}/run"),
+):
+    found = invoke(*command)
+    print(json.dumps([found.code, found.out, found.err]))
 """
 
 
@@ -73,14 +88,16 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
     require_mounts()
     disk, toml = tmp_path / "disk", tmp_path / "audit.toml"
     disk.mkdir()
-    toml.write_text(small.PLAIN + small.audit(4))
+    toml.write_text(small.from_file(small.PLAIN) + small.audit(4))
     assert invoke("audit", toml, "--out", disk / "run", "--workers", "1", "--quiet").code == 0
-    found = inside(READ_ONLY, disk, toml)
-    assert "codes 1 2 2 2" in found.stdout, found
-    assert "FAIL  plain: glm reached 100.0%" in found.stdout
-    lines = found.stderr.strip().splitlines()
-    assert len(lines) == 3, found.stderr
-    assert all("Read-only file system" in line for line in lines)
+    found = inside_python(READ_ONLY, disk, toml)
+    gate, *others = [json.loads(line) for line in found.stdout.splitlines()]
+    assert (gate[0], gate[2]) == (1, ""), found
+    assert "FAIL  plain: glm reached 100.0%" in gate[1]
+    assert [code for code, _, _ in others] == [2, 2, 2], found
+    for _, _, said in others:
+        (line,) = said.splitlines()
+        assert "Read-only file system" in line
 
 
 class TestInjected:
@@ -103,7 +120,7 @@ class TestInjected:
             return database
 
         monkeypatch.setattr(store_module, "_connected", limited)
-        with pytest.raises(StoreError, match="the disk is full; what was finished before is kept"):
+        with pytest.raises(StoreError, match="the disk is full; finished trials are kept"):
             run(plan, tmp_path / "run", Serial())
         monkeypatch.undo()
         self._goes_on(plan, undisturbed, tmp_path / "run")

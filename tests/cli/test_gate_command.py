@@ -69,6 +69,8 @@ class TestExitCodes:
         run(small.plan(text), tmp_path / "run", Serial())
         found = gate(tmp_path / "run", 1.0)
         assert (found.code, "no attack really ran" in found.out) == (1, True)
+        assert found.out.startswith("INCONCLUSIVE")
+        assert found.out.splitlines()[-1].startswith("inconclusive: 1 of 1 settings;")
 
     def test_1_without_truth(self, tmp_path: Path) -> None:
         toml = save(tmp_path).write_toml(truth=False)
@@ -86,13 +88,25 @@ class TestExitCodes:
         assert found.code == 1
         assert "the audit is not finished (71 of 72 trials)" in found.out
 
-    @pytest.mark.parametrize("limit", ["1.5", "-0.1", "nan", "inf"])
+    @pytest.mark.parametrize("limit", ["5", "50 %", "0.5", "50%"])
+    def test_a_limit_in_percent(self, folder: Path, limit: str) -> None:
+        found = gate(folder, limit)
+        if limit == "5":
+            assert "from 0 to 1, or a percentage such as 5%, got 5.0" in found.error
+        else:
+            assert "above the limit of 50.0%" in found.out
+
+    @pytest.mark.parametrize("limit", ["1.5", "-0.1", "nan", "inf", "150%"])
     def test_2_for_a_bad_limit(self, folder: Path, limit: str) -> None:
         assert "--max-success must be from 0 to 1" in gate(folder, limit).error
 
-    @pytest.mark.parametrize("arguments", [(), ("--max-success", "low"), ("--format", "yaml")])
+    @pytest.mark.parametrize("arguments", [(), ("--format", "yaml")])
     def test_2_for_wrong_usage(self, folder: Path, arguments: tuple[str, ...]) -> None:
         assert invoke("gate", folder, *arguments).code == 2
+
+    @pytest.mark.parametrize("limit", ["low", "%", "5%%", ""])
+    def test_2_for_no_number(self, folder: Path, limit: str) -> None:
+        assert "--max-success must be a number or a percentage" in gate(folder, limit).error
 
     def test_2_for_no_run_folder(self, tmp_path: Path) -> None:
         assert "is not a run folder" in gate(tmp_path, 0.5).error
@@ -119,7 +133,7 @@ class TestFormats:
         assert content["passed"] is False
         assert [s["passed"] for s in content["settings"]] == [False, True]
         for setting in content["settings"]:
-            assert set(setting) == {"setting", "passed", "upper", "reason"}
+            assert set(setting) == {"setting", "passed", "outcome", "upper", "reason"}
             assert 0 <= setting["upper"] <= 1
 
     def test_junit(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What ``exhume audit`` prints of a grid: a line a setting, however long their names are."""
+"""What ``exhume audit`` prints of a grid: one line per setting, however long their names are."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 from tests.report.grids import member
 from tests.report.runs import write
 
-from exhume.audit.store import Store
-from exhume.audit.summary import Summary, summarise
 from exhume.cli.audit import show
+from exhume.runlog.store import Store
+from exhume.runlog.summary import Summary, summarise
 
 
 def grid(folder: Path, *names: str) -> Summary:
     made = [member(name, 0.1, group="net") for name in ("", *names)]
     with Store.open(write(folder, *made)) as store:
-        return summarise(store)
+        return summarise(store.run())
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,9 @@ def test_long_names_of_a_grid_take_one_line_each(
     show(grid(tmp_path / "run", *names))
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[1].startswith(" net  ")
-    for name, line in zip(names, lines[2:], strict=False):
+    # The headings take two lines.
+    assert lines[2].startswith(" net  ")
+    for name, line in zip(names, lines[3:], strict=False):
         assert line.startswith(f"   {name} ")
         assert "geiping" in line
 

@@ -20,11 +20,12 @@ def test_lists_every_part(monkeypatch):
 
 def test_refuses_what_is_not_there():
     assert "there are balle2022" in invoke("study", "nobody2020", "x").error
-    assert "has no part 'widths'" in invoke("study", "balle2022", "widths").error
+    refused = invoke("study", "balle2022", "widths").error
+    assert refused == "balle2022: there is no part called 'widths'; did you mean 'width'?"
     assert "name a part of balle2022: glm" in invoke("study", "balle2022").error
     assert "smoke, laptop, paper" in invoke("study", "balle2022", "glm", "--scale", "big").error
     refused = invoke("study", "balle2022", "glm", "--set", "records=3")
-    assert "one of the keys data, fixed_set" in refused.error
+    assert "one of the keys data, shadow_targets" in refused.error
 
 
 def test_runs_a_part_and_puts_it_on_the_pages(tmp_path):

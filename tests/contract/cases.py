@@ -1,4 +1,4 @@
-"""Small trainings that every attack, mechanism and defence is held against.
+"""Small trainings on which every attack, mechanism and defence is tested.
 
 A test file elsewhere imports them by ``from tests.contract.cases import Case, GLM_CASES``.
 """
@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 
 from exhume.defences import OutputPerturbation, Rounding
-from exhume.knowledge import Knowledge, KnownAttributes
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Answer, Release
+from exhume.protocol.knowledge import Knowledge, KnownAttributes
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Answer, Release
 from exhume.training import GLM, Answers, Family, Penalty, Solver
 
 FEATURES = 4
@@ -22,7 +22,7 @@ FEATURES = 4
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A mechanism, the records the adversary has, and the targets it has not."""
+    """A mechanism, the records the adversary has, and the targets it does not have."""
 
     name: str
     mechanism: Mechanism
@@ -37,16 +37,16 @@ class Case:
 
     @cached_property
     def releases(self) -> list[Release]:
-        """One release a target, each with a stream of its own."""
+        """One release per target, each with its own random stream."""
         return list(self.mechanism.publish_each(self.fixed_set, self.targets, rngs=self.streams()))
 
     def streams(self) -> list[np.random.Generator]:
-        """Fresh streams, one a target."""
+        """Fresh random streams, one per target."""
         return [np.random.default_rng([5, i]) for i in range(len(self.targets))]
 
     @cached_property
     def knowledge(self) -> list[Knowledge]:
-        """What the adversary knows of each target; the fixed set is shared."""
+        """The adversary's knowledge of each target; the fixed set is shared."""
         return [self._knowledge(i) for i in range(len(self.targets))]
 
     def _knowledge(self, i: int) -> Knowledge:
@@ -69,7 +69,7 @@ class Case:
 
 
 def records(family: Family, *, count: int = 63, seed: int = 0) -> Records:
-    """Noisy records of a family, (count, 4): no class is separable, every class is there."""
+    """Noisy records of a family, (count, 4): no class is separable, every class occurs."""
     rng = np.random.default_rng([seed, *family.value.encode()])
     x = rng.normal(size=(count, FEATURES))
     score = x @ np.array([0.8, -0.5, 0.3, 0.0]) + 0.2
@@ -92,7 +92,7 @@ def case(name: str, mechanism: Mechanism, data: Records) -> Case:
 
 
 def model(family: Family, penalty: Penalty | None = None) -> GLM:
-    """A model of the family with the classes that ``records`` has, λ = 1 unless told."""
+    """A model of the family with the classes of ``records``, λ = 1 by default."""
     classes = {Family.LOGISTIC: (0, 1), Family.MULTINOMIAL: (0, 1, 2)}.get(family)
     return GLM(family, penalty or Penalty(1.0), classes=classes)
 
@@ -103,7 +103,7 @@ def without_intercept(family: Family) -> GLM:
 
 
 def standardised(family: Family) -> GLM:
-    """The same behind a scaler."""
+    """The same with a scaler."""
     return replace(model(family), standardise=True)
 
 
@@ -153,7 +153,7 @@ MODEL_CASES = (
         _DATA[Family.LOGISTIC],
     ),
 )
-"""Models with an intercept, which give x and y away together."""
+"""Models with an intercept, which reveal x and y together."""
 
 LENGTH_CASES = (
     *(
@@ -169,7 +169,7 @@ LENGTH_CASES = (
         known_features=(1,),
     ),
 )
-"""Models without intercept: the label or an attribute fixes the record's length."""
+"""Models without intercept: the label or an attribute determines the record's norm."""
 
 SCALER_CASES = (
     *(case(f"{f.value}, standardised", standardised(f), _DATA[f]) for f in Family),
@@ -196,7 +196,7 @@ ANSWER_CASES = (
         for f in (Family.LINEAR, Family.POISSON)
     ),
 )
-"""Models that only answer."""
+"""Models that release only answers."""
 
 DEFENDED_CASES = (
     case("rounded to 5", Rounding(model(Family.LOGISTIC), 5), _DATA[Family.LOGISTIC]),
@@ -219,7 +219,7 @@ DEFENDED_CASES = (
         _DATA[Family.MULTINOMIAL],
     ),
 )
-"""Models behind a defence that the adversary knows."""
+"""Models with a defence that the adversary knows."""
 
 _PLAIN = case("plain", model(Family.LOGISTIC), _DATA[Family.LOGISTIC])
 
@@ -228,7 +228,7 @@ KNOWN_CASES = (
     replace(_PLAIN, name="label known", labels_known=True),
     replace(_PLAIN, name="range known", value_range=(-0.5, 0.5)),
 )
-"""Adversaries that know a little more; the range is narrower than the records on purpose."""
+"""Adversaries with more knowledge; the range is narrower than the records on purpose."""
 
 GLM_CASES = (
     *MODEL_CASES,
@@ -238,4 +238,4 @@ GLM_CASES = (
     *DEFENDED_CASES,
     *KNOWN_CASES,
 )
-"""Everything that the closed-form attack takes."""
+"""Everything that the closed-form attack accepts."""

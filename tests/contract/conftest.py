@@ -1,4 +1,4 @@
-"""What the contract's classes share."""
+"""Fixtures that the contract classes share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exhume.audit import Serial, run
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run folder of the contract's long audit, from beginning to end in this process."""
+    """The run folder of the contract's long audit, run completely in this process."""
     folder = tmp_path_factory.mktemp("contract") / "undisturbed"
     run(small.plan(LONG), folder, Serial())
     return folder

@@ -1,4 +1,4 @@
-"""What every defence keeps to, beside what every mechanism does."""
+"""The contract of every defence, in addition to that of every mechanism."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.contract.cases import Case
 from tests.contract.mechanism import MechanismContract
 
 from exhume.defences import Defence, undefended
-from exhume.mechanism import Mechanism
+from exhume.protocol.mechanism import Mechanism
 
 
 class DefenceContract(MechanismContract):
-    """The contract. ``post_processing`` says that the defence only touches what was released."""
+    """The contract. ``post_processing`` says that the defence only changes the release."""
 
     post_processing: ClassVar[bool]
 
@@ -36,19 +36,19 @@ class DefenceContract(MechanismContract):
         assert inspect.getdoc(type(defence))
 
     def test_accounts_for_what_it_does(self, defence: Defence, case: Case) -> None:
-        """Post-processing costs nothing and buys nothing; anything else has an event of its own."""
+        """Post-processing keeps the inner event; any other defence has its own event."""
         records = len(case.fixed_set) + 1
         inner, outer = defence.inner.event(records), defence.event(records)
         assert (outer == inner) is self.post_processing
 
 
 class NoisyDefenceContract(DefenceContract):
-    """A defence whose noise buys a guarantee of its own."""
+    """A defence whose noise gives a guarantee of its own."""
 
     post_processing = False
 
     def test_noise_is_each_targets_own(self, case: Case) -> None:
-        """The same target twice, with two streams, gets two noises."""
+        """The same target, published with two streams, gets different noise."""
         twice = case.targets.take([0, 0])
         streams = [np.random.default_rng(i) for i in range(2)]
         one, other = case.mechanism.publish_each(case.fixed_set, twice, rngs=streams)

@@ -1,4 +1,4 @@
-"""What can be reached from an object: every array, and whether a record lies in one of them."""
+"""Objects reachable from another object: all arrays, and whether one contains a record."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-# Whoever holds one of these holds the whole interpreter: nothing is handed over through them.
+# These types reach the whole interpreter: nothing is passed to an attack through them.
 _INTERPRETER = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 
 
 def reachable(*roots: object) -> Iterator[object]:
-    """Every object that the roots lead to, each once, classes and modules left out."""
+    """Yield every object reachable from the roots once, except classes and modules."""
     seen: set[int] = set()
     waiting = list(roots)
     while waiting:
@@ -26,12 +26,12 @@ def reachable(*roots: object) -> Iterator[object]:
 
 
 def reachable_arrays(*roots: object) -> list[np.ndarray]:
-    """Every NumPy array that the roots lead to."""
+    """Return every NumPy array reachable from the roots."""
     return [one for one in reachable(*roots) if isinstance(one, np.ndarray)]
 
 
 def holds_record(roots: Iterable[object], record: np.ndarray) -> str | None:
-    """Say where a row equal to ``record`` (to single precision) can be reached, or return None."""
+    """Return where a row equal to ``record`` (in single precision) is reachable, or None."""
     for one in reachable(*roots):
         if isinstance(one, np.ndarray) and _contains(one, record):
             return f"an array of shape {one.shape} holds the record"
@@ -42,10 +42,10 @@ def holds_record(roots: Iterable[object], record: np.ndarray) -> str | None:
 
 def _referents(one: object) -> list[object]:
     if isinstance(one, types.FunctionType):
-        # A function's globals are its module; what it was handed is in its cells and defaults.
+        # A function's globals are its module; data passed to it is in its cells and defaults.
         return [one.__closure__, one.__defaults__, one.__kwdefaults__, one.__dict__]
     if isinstance(one, np.ndarray):
-        # Arrays keep their referents from the garbage collector, and a view its base from sight.
+        # The garbage collector does not see the referents of arrays, nor the base of a view.
         return [one.base, *(one.ravel().tolist() if one.dtype.hasobject else ())]
     return gc.get_referents(one)
 
@@ -60,7 +60,7 @@ def _contains(array: np.ndarray, record: np.ndarray) -> bool:
 
 
 def _has_run(values: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether ``wanted`` stands in ``values`` as one run, up to the precision of float32."""
+    """Whether ``values`` contains ``wanted`` as a contiguous run, up to float32 precision."""
     starts = np.flatnonzero(_close(values[: len(values) - len(wanted) + 1], wanted[0]))
     return any(_close(values[i : i + len(wanted)], wanted).all() for i in starts)
 

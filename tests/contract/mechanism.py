@@ -1,4 +1,4 @@
-"""What every mechanism keeps to. Inherit, and give the fixture ``case``."""
+"""The contract of every mechanism. Inherit, and provide the fixture ``case``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from tests.contract.cases import Case
 from tests.contract.graph import holds_record, reachable_arrays
 
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Release, non_finite
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Release, non_finite
 
 
 class MechanismContract:
@@ -21,7 +21,7 @@ class MechanismContract:
 
     @pytest.fixture
     def case(self) -> Case:
-        raise NotImplementedError("give a case with the mechanism under test")
+        raise NotImplementedError("provide a case with the mechanism under test")
 
     def test_settings_are_frozen(self, case: Case) -> None:
         assert dataclasses.is_dataclass(case.mechanism)
@@ -54,7 +54,7 @@ class MechanismContract:
             assert not any(array.flags.writeable for _, array in release.arrays())
 
     def test_neither_keeps_the_record(self, case: Case) -> None:
-        """The mechanism is public and remembers nothing; a release holds no record as it was."""
+        """The mechanism is public and stores no data; a release contains no record unchanged."""
         for i in range(len(case.targets)):
             held = holds_record([case.mechanism, case.releases[i]], case.targets.x[i])
             assert held is None
@@ -77,7 +77,7 @@ class MechanismContract:
         assert list(case.mechanism.publish_each(case.fixed_set, none, rngs=[])) == []
 
     def test_the_target_shows(self, case: Case) -> None:
-        """A release that no target changes would make every attack on it meaningless."""
+        """Attacks on a release that does not depend on the target would be meaningless."""
         arrays = [np.concatenate([a.ravel() for _, a in r.arrays()]) for r in case.releases]
         assert not np.array_equal(arrays[0], arrays[1])
 
@@ -87,13 +87,13 @@ class MechanismContract:
 
 
 def published(mechanism: Mechanism, case: Case) -> Release:
-    """The first target's release, with a fresh stream."""
+    """Return the release of the first target, with a fresh random stream."""
     data: Records = case.fixed_set.with_record(case.targets.take([0]))
     return mechanism.publish(data, rng=np.random.default_rng(11))
 
 
 def assert_identical(one: Release, other: Release) -> None:
-    """Bit for bit."""
+    """Assert that two releases are identical bit for bit."""
     assert type(one) is type(other)
     for (name, a), (other_name, b) in zip(one.arrays(), other.arrays(), strict=True):
         assert name == other_name
@@ -101,7 +101,7 @@ def assert_identical(one: Release, other: Release) -> None:
 
 
 def assert_close(one: Release, other: Release) -> None:
-    """The same release up to rounding: solvers may share their work, not their answers."""
+    """Assert that two releases agree up to rounding: solvers may share work, but not results."""
     assert type(one) is type(other)
     for (name, a), (other_name, b) in zip(one.arrays(), other.arrays(), strict=True):
         assert name == other_name

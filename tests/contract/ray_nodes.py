@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on this machine, each at a loopback address of its own."""
+"""A Ray cluster of several nodes on this machine, each with its own loopback address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STORE = 80 * 2**20
 class Nodes:
     """A head that does no work, and nodes of one CPU each, which may be removed.
 
-    The first of them says that it has a GPU.
+    The first node claims to have a GPU.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Nodes:
         self._next += 1
 
     def remove(self, worker: int) -> None:
-        """End the node that a process works on, and all its others: somebody pulled the plug."""
+        """Kill the node of a process with all its processes, like a power failure."""
         for node in self._workers:
             (raylet,) = node.all_processes["raylet"]
             workers = _children(raylet.process.pid)
@@ -58,7 +58,7 @@ class Nodes:
 
 
 def device(common: str, task: int) -> str:
-    """Work that tells which GPU it was given."""
+    """Return the GPU that the task was given."""
     return os.environ.get("CUDA_VISIBLE_DEVICES", common)
 
 
@@ -83,13 +83,13 @@ def _node(number: int, *, cpus: int) -> dict[str, Any]:
 
 @contextmanager
 def nodes(count: int) -> Iterator[Nodes]:
-    """Start a cluster with so many working nodes; nothing of it stays."""
+    """Start a cluster with ``count`` working nodes; remove it completely afterwards."""
     folder = tempfile.mkdtemp(prefix="xr-")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        # A machine that is busy with other tests is slow to start workers, not broken.
+        # A machine that is busy with other tests starts workers slowly; that is not a failure.
         patch.setenv("RAY_worker_register_timeout_seconds", "300")
         patch.setenv("RAY_health_check_timeout_ms", "60000")
         started = Nodes()

@@ -1,18 +1,39 @@
-"""Every attack against the contract, on every case that it takes."""
+"""Tests every attack against the contract, on every case that it accepts."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 from tests.contract.attack import AttackContract
 from tests.contract.cases import GLM_CASES, MODEL_CASES, SCALER_CASES, Case
 from tests.contract.graph import holds_record
 
-from exhume.attacks import GLM, Attack, Oblivious, ScalerMoments
-from exhume.records import Records
-from exhume.release import Release
+from exhume.attacks import (
+    GLM,
+    Attack,
+    Oblivious,
+    PriorAware,
+    Refit,
+    ScalerMoments,
+    StoredRecords,
+    TreeCells,
+)
+from exhume.models import MLP
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.records import Records
+from exhume.protocol.release import Release
+from exhume.training import SGD, Batches, DPClipping, Recorded, Training
+from exhume.training.estimator import Estimator
 
 
 class TestGLM(AttackContract):
@@ -39,6 +60,102 @@ class TestScalerMoments(AttackContract):
         assert "scaler" in str(attack.accepts(plain.releases[0], plain.knowledge[0]))
 
 
+def _estimator(name: str, template: object, labels: type) -> Case:
+    rng = np.random.default_rng(0)
+    known, targets = (
+        Records(rng.normal(size=(n, 3)), np.arange(n) % 2 if labels is int else rng.normal(size=n))
+        for n in (24, 3)
+    )
+    return Case(name, Estimator(template), known, targets)
+
+
+class TestRefit(AttackContract):
+    @pytest.fixture
+    def attack(self) -> Attack:
+        return Refit(shadows=8, fits=120)
+
+    @pytest.fixture(
+        params=(
+            _estimator("classes", GaussianNB(), int),
+            _estimator("numbers", make_pipeline(StandardScaler(), Ridge()), float),
+        ),
+        ids=str,
+    )
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        return request.param
+
+
+class TestTreeCells(AttackContract):
+    @pytest.fixture
+    def attack(self) -> Attack:
+        return TreeCells()
+
+    @pytest.fixture(
+        params=(
+            _estimator("forest", RandomForestClassifier(4, random_state=0), int),
+            _estimator("tree", DecisionTreeRegressor(random_state=0), float),
+        ),
+        ids=str,
+    )
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        return request.param
+
+
+class TestStoredRecords(AttackContract):
+    @pytest.fixture
+    def attack(self) -> Attack:
+        return StoredRecords()
+
+    @pytest.fixture(params=(_estimator("neighbours", KNeighborsClassifier(), int),), ids=str)
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        return request.param
+
+    def test_truth_is_out_of_reach(self, attack: Attack, case: Case) -> None:
+        # This release is known to hold the record: nothing else that the attack gets may.
+        for i in range(len(case.targets)):
+            given = (case.knowledge[i], attack)
+            assert holds_record(given, case.targets.x[i]) is None
+
+
+@dataclass(frozen=True, eq=False)
+class _AmongCandidates(Case):
+    """The adversary has a list of records of which the target is one."""
+
+    def _knowledge(self, i: int) -> Knowledge:
+        return replace(super()._knowledge(i), candidates=self.targets)
+
+
+def _transcripts(name: str, training: Training) -> Case:
+    rng = np.random.default_rng(0)
+    known, targets = (Records(rng.normal(size=(n, 4)), rng.integers(2, size=n)) for n in (15, 3))
+    return _AmongCandidates(name, Recorded(training), known, targets)
+
+
+_PRIVATE = Training(MLP((4,), 2, (3,)), (0, 1), SGD(0.1), 5, clipping=DPClipping(1.0, 0.5))
+
+
+class TestPriorAware(AttackContract):
+    @pytest.fixture
+    def attack(self) -> Attack:
+        return PriorAware()
+
+    @pytest.fixture(
+        params=(
+            _transcripts("full batch", _PRIVATE),
+            _transcripts("poisson", replace(_PRIVATE, batches=Batches(4, None, poisson=True))),
+        ),
+        ids=str,
+    )
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        return request.param
+
+    def test_truth_is_out_of_reach(self, attack: Attack, case: Case) -> None:
+        # Among the candidates it must be; nothing but its place there may tell, and that is drawn.
+        for i in range(len(case.targets)):
+            rest = replace(case.knowledge[i], candidates=None)
+            assert holds_record((case.releases[i], rest, attack), case.targets.x[i]) is None
+
+
 class TestOblivious(AttackContract):
     @pytest.fixture
     def attack(self) -> Attack:
@@ -50,12 +167,12 @@ class TestOblivious(AttackContract):
 
     @pytest.fixture
     def wrong_releases(self) -> list[Release]:
-        # A guess that never looks at the release has no wrong kind of it.
+        # A guess that never reads the release has no wrong kind of release.
         return []
 
 
 class TestTheWalkItself:
-    """The search for the truth must find it where it is."""
+    """The search for the truth must find it if it is reachable."""
 
     record = np.array([0.1, 0.2, 0.3])
 

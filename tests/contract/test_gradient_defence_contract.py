@@ -1,4 +1,4 @@
-"""Every defence of gradients against its contract, and stacks of them."""
+"""Tests every defence of gradients, and stacks of them, against the contract."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from tests.contract.defence import DefenceContract, NoisyDefenceContract
 from tests.contract.mechanism import MechanismContract
 
 from exhume import defences
-from exhume.mechanism import Mechanism
 from exhume.models import MLP, Activation
 from exhume.models.initialise import Initialisation
+from exhume.protocol.mechanism import Mechanism
 from exhume.training import SGD, Batches, Family
-from exhume.training.gradient import Aggregate, GradientStep, LocalSteps
+from exhume.training.gradient import GradientStep
+from exhume.training.local_steps import Aggregate, LocalSteps
 
 STEP = GradientStep(
     MLP((4,), 3, (6, 5), Activation.ELU), (0, 1, 2), Initialisation(seed=1), precision="float64"
@@ -95,7 +96,7 @@ def test_local_steps_compose_what_each_costs() -> None:
     assert LocalSteps(private, SGD(0.1), 1).event(21) == one
     thrice = dp_accounting.SelfComposedDpEvent(one, 3)
     assert LocalSteps(private, SGD(0.1), 3).event(21) == thrice
-    # A record is in one batch an epoch, whatever their number.
+    # A record is in one batch per epoch, whatever the number of batches.
     assert LocalSteps(private, SGD(0.1), 3, Batches(7, seed=0)).event(21) == thrice
     sampled = LocalSteps(private, SGD(0.1), 3, Batches(7, seed=None, poisson=True)).event(21)
     assert sampled == dp_accounting.SelfComposedDpEvent(

@@ -1,4 +1,4 @@
-"""Every mechanism and defence against its contract."""
+"""Tests every mechanism and defence against its contract."""
 
 from __future__ import annotations
 

@@ -1,28 +1,26 @@
-"""Ray against the executors' contract, on a real cluster of several nodes on this machine."""
+"""Tests Ray against the executor contract, on a real cluster of several nodes on this machine."""
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.audit import small
-from tests.contract.executor import ExecutorContract, outcome
+from tests.contract.executor import PLAIN, ExecutorContract, outcome, ran_on
 from tests.contract.ray_nodes import Nodes, device, nodes
 from tests.shadows import small_network as shadows
 from tests.shadows.test_shared_training import ordered, same_by
 
 from exhume.audit import Ray
-from exhume.audit.trial import run_unit
-from exhume.errors import InputError
+from exhume.audit.stages.attack import run_unit
+from exhume.protocol.errors import InputError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'exhume[ray]'")
 
-# One cluster for all tests, also where tests are spread over processes.
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,7 @@ def cluster() -> Iterator[Nodes]:
 
 @pytest.fixture(autouse=True)
 def bounded() -> Iterator[None]:
-    """A cluster that does not go on is a failure, not a night's wait."""
+    """A cluster without progress is a failure; do not wait for it forever."""
 
     def give_up(*_: object) -> None:
         raise TimeoutError("the cluster made no progress in three minutes")
@@ -49,7 +47,7 @@ class TestRay(ExecutorContract):
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def connected(cls, cluster: Nodes, importable: None) -> Iterator[None]:
-        """One connection for all tests of the class, which the executor finds and leaves open."""
+        """One connection for all tests of the class, which the executor reuses and leaves open."""
         cls.executor = Ray(cluster.address)
         cls.options = ("--executor", "ray", "--address", cluster.address)
         host = cluster.address.partition(":")[0]
@@ -63,18 +61,18 @@ class TestRay(ExecutorContract):
         assert dict(halves.map(device, "none", range(4))) == dict.fromkeys(range(4), "0")
 
     def test_a_node_removed_in_the_middle(self, cluster: Nodes, tmp_path: Path) -> None:
-        """Its tasks are done elsewhere; a node that joins meanwhile takes part."""
-        plan = small.plan(
-            small.PLAIN, small.audit(96), extra=(small.Marking(str(tmp_path), pause=0.05),)
-        )
-        ran = []
-        for unit, batches in self.executor.run(plan, plan.units(), frozenset()):
-            if not ran:
-                cluster.remove(_at_work(tmp_path))
-                cluster.add()
-            ran.append((unit, batches))
-        marks = len(list(tmp_path.iterdir()))
-        assert marks > 96, "no unit was cut off and begun again"
+        """Its tasks run elsewhere; a node that joins meanwhile takes part."""
+        folder, until = tmp_path / "marks", tmp_path / "go"
+        folder.mkdir()
+        plan = small.plan(PLAIN, small.audit(96), extra=(small.Marking(str(folder), str(until)),))
+        with ThreadPoolExecutor(1) as driver:
+            # Nodes are started from the main thread alone.
+            running = driver.submit(
+                lambda: list(ran_on(self.executor, plan, plan.units(), frozenset()))
+            )
+            _replace_a_node(cluster, folder, until)
+            ran = running.result()
+        assert len(small.marks(folder)) > 96, "no unit was cut off and begun again"
         assert sorted(unit.targets[0] for unit, _ in ran) == [0, 16, 32, 48, 64, 80]
         by_hand = [(u, run_unit(plan, u, frozenset())) for u in plan.units()]
         small.same(outcome(ran), outcome(by_hand))
@@ -87,24 +85,17 @@ class TestRay(ExecutorContract):
             list(Ray("local").map(small.divided, 1, [1]))
 
     def test_a_node_with_other_versions_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(
-            "exhume.audit.executors.ray_cluster.versions", lambda: {"exhume": "9.9"}
-        )
+        monkeypatch.setattr("exhume.runtime.ray_cluster.versions", lambda: {"exhume": "9.9"})
         with pytest.raises(InputError, match="has other versions than the process that started"):
             list(self.executor.map(small.divided, 1, [1]))
 
 
-def _at_work(marks: Path) -> int:
-    """Freeze a process in the middle of a unit of 16 marks, and return its id."""
-    while True:
-        before = set(marks.iterdir())
-        while not (new := set(marks.iterdir()) - before):
-            time.sleep(0.005)
-        worker = int(new.pop().name.partition("-")[0])
-        os.kill(worker, signal.SIGSTOP)
-        if len(list(marks.glob(f"{worker}-*"))) % 16:
-            return worker
-        os.kill(worker, signal.SIGCONT)
+def _replace_a_node(cluster: Nodes, folder: Path, until: Path) -> None:
+    """While both nodes are held in the middle of a unit, remove one and add another."""
+    small.wait_for(lambda: len(small.marks(folder)) == 2)
+    cluster.remove(small.marks(folder)[0])
+    cluster.add()
+    until.touch()
 
 
 def test_a_private_cluster_leaves_nothing_behind(
@@ -112,7 +103,7 @@ def test_a_private_cluster_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     before = set(Path("/tmp").iterdir())
-    found = dict(Ray("local", workers=2).map(small.divided, 6, [1, 2, 3]))
+    found = dict(Ray("local", workers=1).map(small.divided, 6, [1, 2, 3]))
     assert found == {0: 6.0, 1: 3.0, 2: 2.0}
     left = [path.name for path in set(Path("/tmp").iterdir()) - before]
     assert not [name for name in left if "ray" in name]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from exhume.data import Task, check_for_training
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 
 X = np.arange(8.0).reshape(4, 2)
 

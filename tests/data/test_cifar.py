@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from exhume.data import load
 from exhume.data.cifar import read_cifar_binary
 from exhume.data.cifar_pickle import read_cifar_pickle
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 IMAGES = hnp.arrays(np.uint8, st.tuples(st.integers(1, 3), st.just(32), st.just(32), st.just(3)))
 
@@ -114,10 +114,10 @@ def test_a_cut_binary_file_is_noticed(tmp_path_factory: pytest.TempPathFactory, 
     whole = binary_bytes(some_images(), np.zeros(3, np.uint8))
     path.write_bytes(whole[:cut])
     if cut and cut % 3073 == 0:
-        # A cut between records can't be told from a shorter file.
+        # A cut between records is not distinguishable from a shorter file.
         assert len(read_cifar_binary(path, label_bytes=1).images) == cut // 3073
         return
-    with pytest.raises(InputError, match=r"data_batch_1\.bin: (is empty|holds .* cut short)"):
+    with pytest.raises(InputError, match=r"data_batch_1\.bin: (is empty|holds .* truncated)"):
         read_cifar_binary(path, label_bytes=1)
 
 

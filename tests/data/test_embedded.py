@@ -10,7 +10,7 @@ import pytest
 from exhume.data import load
 from exhume.data.embedded import FILE, IMAGES_SHA256
 from exhume.data.npz import npz_array, npz_keys
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 # Of the labels, as tools/make_embedded.py printed it; the images' is in the package.
 LABELS_SHA256 = "7c78afd5154dd0ba56c47a3c78cdade80648caa2e64abeba358ff15e9114e784"

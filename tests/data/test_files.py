@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from exhume.data import read_records
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 X = np.array([[1.5, 2.0], [3.0, -4.25], [0.0, 1e-3]])
 Y = np.array([0, 1, 1])
@@ -164,7 +164,9 @@ def test_wrong_types(tmp_path: Path) -> None:
     assert "real numbers, got complex" in complaint(write(tmp_path / "c.npz", {"x": X * 1j}))
     assert "real numbers, got <U1" in complaint(write(tmp_path / "t.npz", {"x": np.array([["a"]])}))
     assert "pickled" in complaint(write(tmp_path / "o.npz", {"x": X.astype(object)}))
-    assert "can't be read as a NumPy .npy" in complaint(write(tmp_path / "o.npy", X.astype(object)))
+    assert "cannot be read as a NumPy .npy" in complaint(
+        write(tmp_path / "o.npy", X.astype(object))
+    )
 
 
 def test_bfloat16(tmp_path: Path) -> None:
@@ -217,4 +219,4 @@ def test_names_from_a_file_stay_on_one_line(tmp_path: Path) -> None:
 def test_a_damaged_header(tmp_path: Path) -> None:
     path = write(tmp_path / "own.npy", X)
     path.write_bytes(path.read_bytes().replace(b"False", b"(((((", 1))
-    assert "can't be read as a NumPy .npy array" in complaint(path)
+    assert "cannot be read as a NumPy .npy array" in complaint(path)

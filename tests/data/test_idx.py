@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from exhume.data import load
 from exhume.data.idx import read_idx, read_idx_shape
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 ARRAYS = hnp.arrays(np.uint8, hnp.array_shapes(min_dims=1, max_dims=4, max_side=5))
 
@@ -85,7 +85,7 @@ def test_damage_is_named(tmp_path: Path, content: bytes, complaint: str) -> None
 def test_a_file_that_is_not_gzipped_but_says_so(tmp_path: Path) -> None:
     path = tmp_path / "labels.gz"
     path.write_bytes(idx_bytes(np.zeros(3, np.uint8)))
-    with pytest.raises(InputError, match="can't be read as an IDX file"):
+    with pytest.raises(InputError, match="cannot be read as an IDX file"):
         read_idx(path)
 
 

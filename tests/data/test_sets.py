@@ -12,7 +12,7 @@ import pytest
 from exhume.data import DataSet, Task, check_for_training, load, names
 from exhume.data.catalogue import SOURCES
 from exhume.data.npz import npz_array, npz_keys, npz_shape
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 def write_npz(path: Path, **arrays: object) -> Path:
@@ -209,6 +209,7 @@ def test_system_folders_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("diabetes", Task.REGRESSION, (442, 10), None),
         ("diabetes-counts", Task.COUNTS, (442, 10), None),
         ("digits", Task.MULTICLASS, (1797, 8, 8), (0.0, 1.0)),
+        ("diabetes-mixed", Task.BINARY, (442, 28), None),
     ],
 )
 def test_tables(
@@ -235,12 +236,19 @@ def test_table_values() -> None:
     assert diabetes.labels[0] == 151
     assert (diabetes.labels.min(), diabetes.labels.max()) == (25, 346)
     np.testing.assert_array_equal(load("diabetes").train.labels, diabetes.labels)
+    mixed = load("diabetes-mixed")
+    assert mixed.schema is not None
+    assert mixed.schema.told(mixed.train.x[0]) == (
+        "age 50-59, sex 2, bmi obese, bp 101 mm Hg, tc 157 mg/dl, ldl optimal, hdl low, tch 4, "
+        "ltg 4.8598, glucose 80-89"
+    )
+    assert mixed.train.labels[0] == 1
     digits = load("digits").train.x
     assert (digits.min(), digits.max()) == (0.0, 1.0)
 
 
 def test_names_are_distinct() -> None:
-    assert len(set(names())) == len(names()) == 11
+    assert len(set(names())) == len(names()) == 12
 
 
 @pytest.mark.parametrize(

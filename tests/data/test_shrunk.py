@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exhume.audit.building import load_data
+from exhume.audit.load_data import load_data
 from exhume.config import DataTable
 from exhume.data import load
 from exhume.data.images import shrunk
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 4), (2, 6, 4, 3)])
@@ -30,5 +30,5 @@ def test_an_audit_can_ask_for_it():
 
 @pytest.mark.parametrize(("shape", "by"), [((2, 6, 4), 4), ((2, 6), 2)])
 def test_what_does_not_divide_is_refused(shape, by):
-    with pytest.raises(InputError, match=f"can't be shrunk by {by}"):
+    with pytest.raises(InputError, match=f"cannot be shrunk by {by}"):
         shrunk(np.zeros(shape), by)

@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from exhume.data import Split, load, restrict_classes, split_records, without_copies
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 
 
 def numbered(count: int) -> Records:
@@ -78,7 +78,7 @@ def test_copies_do_not_move_the_pool(seed: int) -> None:
 def test_the_sign_of_zero_hides_no_copy() -> None:
     records = Records(np.array([[0.0], [-0.0], [0.0], [-0.0]]))
     with pytest.raises(
-        InputError, match="only 0 of the 2 records left can be targets, 1 are needed"
+        InputError, match="only 0 of the 2 remaining records can be targets, 1 are needed"
     ):
         split_records(records, fixed_set=1, shadow_targets=1, targets=1, seed=0)
 
@@ -135,7 +135,9 @@ def test_restrict_classes() -> None:
     pair = restrict_classes(records, [7, 3])
     assert pair.x.ravel().tolist() == [0, 1, 3, 5]
     assert pair.labels.tolist() == [1, 0, 1, 0]
-    with pytest.raises(InputError, match="no record has class 4; the classes there are 1, 3, 7, 9"):
+    with pytest.raises(
+        InputError, match="no record has class 4; the existing classes are 1, 3, 7, 9"
+    ):
         restrict_classes(records, [3, 4])
     with pytest.raises(InputError, match="once"):
         restrict_classes(records, [3, 3])

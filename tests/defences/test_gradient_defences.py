@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from exhume import defences
-from exhume.arrays import Array
-from exhume.defences.inside import dropped_layers
-from exhume.errors import InputError
-from exhume.mechanism import Mechanism
+from exhume.defences.activation_dropout import dropped_layers
 from exhume.models import MLP, Activation
 from exhume.models.convnet import ConvNet
 from exhume.models.initialise import Initialisation
 from exhume.models.lenet import LeNet
 from exhume.models.resnet import ResNet
-from exhume.records import Records
-from exhume.training.gradient import Aggregate, GradientStep
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import InputError
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.training.gradient import GradientStep
+from exhume.training.local_steps import Aggregate
 
 STEP = GradientStep(
     MLP((4,), 3, (6, 5), Activation.ELU), (0, 1, 2), Initialisation(seed=1), precision="float64"
@@ -91,7 +92,7 @@ class TestClipping:
         """Memory is bounded by taking a few records' gradients at a time."""
         protected = defences.RecordClipping(STEP, 0.5)
         whole = _flat(_sent(protected))
-        monkeypatch.setattr("exhume.defences.clipping._NUMBERS_AT_ONCE", 2 * whole.size)
+        monkeypatch.setattr("exhume.defences.record_clipping._NUMBERS_AT_ONCE", 2 * whole.size)
         np.testing.assert_allclose(_flat(_sent(protected)), whole, rtol=1e-12)
 
     @settings(max_examples=20, deadline=None)
@@ -134,7 +135,7 @@ class TestClipping:
         step = GradientStep(ResNet((8, 8, 3), 3, 4), (0, 1, 2), Initialisation(seed=1))
         with pytest.raises(InputError, match="batch normalisation in training mixes records"):
             defences.RecordClipping(step, 1.0)
-        with pytest.raises(InputError, match="it comes first in the list"):
+        with pytest.raises(InputError, match="put it first in the list"):
             defences.DPSGD(defences.MixUp(STEP), 1.0, 1.0)
 
 
@@ -230,7 +231,7 @@ class TestInside:
 
     def test_nothing_to_drop_is_refused(self) -> None:
         step = GradientStep(MLP((4,), 3, ()), (0, 1, 2), Initialisation(seed=1))
-        with pytest.raises(InputError, match="needs a fully connected layer behind another one"):
+        with pytest.raises(InputError, match="needs a fully connected layer after another layer"):
             defences.ActivationDropout(step, 0.5)
 
     def test_no_trace_is_left_in_the_network(self) -> None:

@@ -10,7 +10,7 @@ from tests.contract.cases import Case, case, model, records
 from tests.contract.defence import DefenceContract
 
 from exhume.defences import Noise
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 from exhume.training import Answers, Family
 
 _DATA = records(Family.LOGISTIC)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
-from tests.attacks.glm.trials import attacked, table
+from tests.attacks.linear.trials import attacked, table
 from tests.contract.cases import model, records, standardised, without_intercept
 
 from exhume.attacks import GLM as Attack
 from exhume.defences import OutputPerturbation
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 from exhume.training import GLM, Family, Penalty, Solver
 from exhume.training.newton import minimise
 

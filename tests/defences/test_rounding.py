@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.attacks.glm.trials import attacked, table
+from tests.attacks.linear.trials import attacked, table
 from tests.contract.cases import model, records
 
 from exhume.attacks import GLM as Attack
 from exhume.defences import OutputPerturbation, Rounding, undefended
-from exhume.errors import InputError
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Gradient, Outputs, Release, Update, Weights
+from exhume.protocol.errors import InputError
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Gradient, Outputs, Release, Update, Weights
 from exhume.training import GLM, Family, Penalty
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.docs.pages import Block, blocks, printed
 
-PAGE = "docs/threat-models.md"
+PAGE = "docs/explanation/threat-models.md"
 TARGETS = "TARGETS = range(400, 450)"
 LINE = re.compile(r"(\S+) +(\d+) rehearsals: +(\d+)% rebuilt, median error (\S+)")
 

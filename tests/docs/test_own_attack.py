@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from tests.docs.pages import Block, blocks, printed
 
-PAGE = "docs/write-your-own-attack.md"
+PAGE = "docs/how-to/write-your-own-attack.md"
 MODULE = "exhume_page_attack"
 
 
@@ -41,7 +41,7 @@ def test_the_attack_has_fewer_than_forty_lines():
     assert len(_block("from dataclasses").text.splitlines()) < 40
 
 
-@pytest.mark.parametrize("page", ["docs/tour.md", "docs/index.md"])
+@pytest.mark.parametrize("page", ["docs/tutorials/tour.md", "docs/index.md", "docs/gallery.md"])
 def test_other_pages_count_its_lines_right(page):
     from tests.docs.pages import ROOT
 

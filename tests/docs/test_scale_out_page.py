@@ -8,7 +8,7 @@ import pytest
 from tests.cli.command import invoke
 from tests.docs.pages import blocks
 
-PAGE = "docs/scale-out.md"
+PAGE = "docs/how-to/scale-out.md"
 
 
 def test_the_cluster_file_is_valid() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from exhume.attacks import GLM as Attack
-from exhume.knowledge import Knowledge
-from exhume.records import Records
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.records import Records
 from exhume.training import GLM, Family, Penalty
 
 # Six records of two features; the last is the target.

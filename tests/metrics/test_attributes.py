@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.covariance import ledoit_wolf
 
+from exhume.attacks.conditional_guess import Guess, choose_guess, gaussian_guess, nearest_guess
 from exhume.data import load
-from exhume.errors import InputError
 from exhume.metrics import RMSE, nearest_neighbours
 from exhume.metrics.attributes import (
     AttributeMatch,
@@ -17,8 +17,8 @@ from exhume.metrics.attributes import (
     discrete_levels,
     score_attributes,
 )
-from exhume.metrics.conditional import Guess, choose_guess, gaussian_guess, nearest_guess
-from exhume.metrics.shrinkage import shrunk_covariance
+from exhume.protocol.errors import InputError
+from exhume.stats.covariance import shrunk_covariance
 
 SIZES = st.sampled_from([(12, 3), (6, 20), (9, 9)])
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from exhume.errors import InputError
 from exhume.metrics import ClassifierKL
+from exhume.protocol.errors import InputError
 
 
 def identity(records: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from exhume.errors import InputError
 from exhume.metrics import MSE, NCC, PSNR, RMSE
+from exhume.protocol.errors import InputError
 
 RECORDS = hnp.arrays(np.float64, (2, 6), elements=st.floats(-1e3, 1e3, allow_subnormal=False))
 

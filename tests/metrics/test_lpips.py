@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exhume.errors import InputError
 from exhume.metrics import LPIPS, lpips_unavailable, lpips_weights
+from exhume.protocol.errors import InputError
 
 UNIT = (0.0, 1.0)
 
@@ -146,8 +146,8 @@ def test_where_the_weights_are_looked_for(
     assert "EXHUME_DATA" in (lpips_unavailable() or "")
     assert "is not set" in (lpips_unavailable() or "")
     monkeypatch.setenv("EXHUME_DATA", str(tmp_path))
-    assert f"{tmp_path} (EXHUME_DATA) has none" in (lpips_unavailable() or "")
-    with pytest.raises(InputError, match="needs the file lpips_alex"):
+    assert f"{tmp_path} (EXHUME_DATA) does not contain it" in (lpips_unavailable() or "")
+    with pytest.raises(InputError, match="needs lpips_alex"):
         lpips_weights()
     monkeypatch.setenv("EXHUME_DATA", str(random_weights.parent))
     assert lpips_unavailable() is None

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from exhume.errors import InputError
-from exhume.metrics import MSE, NCC, PSNR, Metric, match, nearest_neighbours, rescore, score
+from exhume.metrics import MSE, NCC, PSNR, Metric, match, nearest_neighbours, score
 
 VALUES = st.integers(-20, 20)
 
@@ -73,22 +72,6 @@ def test_scores_are_the_metrics_own_to_the_digit() -> None:
     oracle = nearest_neighbours(truth, pool, MSE())
     for i, index in enumerate(oracle.nearest_index):
         assert score(truth[[i]], pool[[index]], MSE())[0] == oracle.nearest_distance[i]
-
-
-def test_another_metric_on_the_same_assignment() -> None:
-    truth = np.array([[0.0, 1.0], [4.0, 4.5]])
-    samples = np.array([[4.4, 4.1], [0.1, 0.9]])
-    found = match(truth, samples, MSE())
-    np.testing.assert_allclose(rescore(found, truth, samples, NCC()), [1.0, -1.0])
-    assert rescore(found, truth, samples, MSE()).tolist() == found.scores.tolist()
-    with pytest.raises(InputError, match="of 2 records, and 1 are given"):
-        rescore(found, truth[:1], samples, MSE())
-
-
-def test_unmatched_stays_unmatched_under_another_metric() -> None:
-    truth = np.array([[0.0, 1.0], [4.0, 4.5]])
-    found = match(truth, truth[1:], MSE())
-    np.testing.assert_allclose(rescore(found, truth, truth[1:], NCC()), [np.nan, 1.0])
 
 
 def test_a_match_cannot_be_changed() -> None:

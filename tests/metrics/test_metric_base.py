@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exhume.errors import InputError
 from exhume.metrics import LPIPS, MSE, NCC, PSNR, RMSE, SSIM, ClassifierKL, Metric
+from exhume.protocol.errors import InputError
 
 
 def softmax_of_means(records: np.ndarray) -> np.ndarray:
@@ -86,9 +86,9 @@ def test_a_value_out_of_range_is_named(metric: Metric, images: np.ndarray, which
     wrong = images.copy()
     wrong[1, 2, 3] = 1.25
     pair = (wrong, images) if which == "truth" else (images, wrong)
-    with pytest.raises(InputError, match=rf"{which} hold 1\.25 at index \(1, 2, 3\).*\[0, 1\]"):
+    with pytest.raises(InputError, match=rf"{which}: 1\.25 at index \(1, 2, 3\).*\[0, 1\]"):
         metric(*pair)
-    with pytest.raises(InputError, match=rf"{which} hold 1\.25"):
+    with pytest.raises(InputError, match=rf"{which}: 1\.25"):
         metric.pairwise(*pair)
 
 

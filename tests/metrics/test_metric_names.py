@@ -7,16 +7,36 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exhume.errors import InputError
-from exhume.metrics import LPIPS, MSE, NCC, PSNR, RMSE, SSIM, ClassifierKL, Span, make, names
+from exhume.metrics import (
+    LPIPS,
+    MSE,
+    NCC,
+    PSNR,
+    RMSE,
+    SSIM,
+    ClassifierKL,
+    RecordsRight,
+    SpanResidual,
+    ValuesRight,
+    make,
+    names,
+)
+from exhume.protocol.errors import InputError
+from exhume.protocol.schema import Column, ColumnKind, Schema
 
 
 def test_every_name_makes_its_metric(monkeypatch: pytest.MonkeyPatch, random_weights: Path) -> None:
     monkeypatch.setenv("EXHUME_DATA", str(random_weights.parent))
-    kinds = (MSE, RMSE, PSNR, SSIM, NCC, LPIPS, ClassifierKL, Span)
+    kinds = (MSE, RMSE, PSNR, SSIM, NCC, LPIPS, ClassifierKL, SpanResidual)
+    kinds = (*kinds, ValuesRight, RecordsRight)
+    columns = Schema((Column("sex", ColumnKind.CATEGORICAL, ("f", "m")),))
     for name, kind in zip(names(), kinds, strict=True):
         metric = make(
-            name, value_range=(0, 1), scale=np.array([1.0, 2.0]), predict=lambda records: records
+            name,
+            value_range=(0, 1),
+            scale=np.array([1.0, 2.0]),
+            predict=lambda records: records,
+            schema=columns,
         )
         assert type(metric) is kind
         assert metric.name == name
@@ -55,5 +75,9 @@ def test_lpips_needs_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(InputError, match="'msee'; there are mse, rmse, psnr, ssim, ncc, lpips, kl"):
+    with pytest.raises(InputError, match="'msee'; did you mean 'mse'"):
         make("msee")
+    with pytest.raises(
+        InputError, match="'other'; there are mse, rmse, psnr, ssim, ncc, lpips, kl"
+    ):
+        make("other")

@@ -8,20 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from exhume.errors import InputError
 from exhume.metrics import (
     MSE,
     NCC,
     PSNR,
     RMSE,
     Metric,
-    best_constant,
     best_constant_guess,
     clopper_pearson,
+    cost_tables,
     kappa_of_constant,
     nearest_neighbours,
-    neighbours,
 )
+from exhume.protocol.errors import InputError
 
 
 def reference_hits(pool: np.ndarray, metric: Metric, eta: float | None) -> np.ndarray:
@@ -45,7 +44,7 @@ def test_against_the_reference(
     metric: Metric, eta: float | None, entries: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if entries is not None:
-        monkeypatch.setattr(neighbours, "TABLE_ENTRIES", entries)
+        monkeypatch.setattr(cost_tables, "TABLE_ENTRIES", entries)
     pool = np.random.default_rng(0).normal(size=(40, 3))
     hits = reference_hits(pool, metric, eta)
     guess = best_constant_guess(pool, metric, eta=eta)
@@ -146,41 +145,8 @@ def test_kappa_of_wrong_shapes(guess: np.ndarray, thresholds: object, message: s
         kappa_of_constant(guess, np.zeros((4, 2)), thresholds, MSE())  # type: ignore[arg-type]
 
 
-def test_best_constant_of_mse_is_the_mean() -> None:
-    pool = np.random.default_rng(4).normal(size=(30, 2, 3))
-    mean = best_constant(pool, MSE())
-    np.testing.assert_allclose(mean, pool.mean(axis=0))
-    error = MSE()(pool, np.broadcast_to(mean, pool.shape)).mean()
-    for direction in np.random.default_rng(5).normal(size=(20, 2, 3)):
-        moved = np.broadcast_to(mean + 0.01 * direction, pool.shape)
-        assert MSE()(pool, moved).mean() > error
-
-
-@pytest.mark.parametrize("metric", [RMSE(), NCC()], ids=lambda metric: metric.name)
-def test_best_constant_of_another_metric(metric: Metric) -> None:
-    pool = np.random.default_rng(6).normal(size=(15, 4))
-    candidates = [
-        np.mean([metric(pool[[i]], pool[[j]])[0] for i in range(15) if i != j]) for j in range(15)
-    ]
-    others = (pool.sum(axis=0) - pool) / 14
-    of_mean = metric(pool, others).mean()
-    sign = -1 if metric.higher_is_better else 1
-    best = int(np.argmin(sign * np.array(candidates)))
-    wins = sign * of_mean <= sign * candidates[best]
-    expected = pool.mean(axis=0) if wins else pool[best]
-    np.testing.assert_allclose(best_constant(pool, metric), expected)
-
-
-def test_best_constant_takes_a_record_where_one_is_better() -> None:
-    # Nine equal records and one far away: under RMSE the median record wins over the mean.
-    pool = np.array([[0.0]] * 9 + [[100.0]])
-    np.testing.assert_array_equal(best_constant(pool, RMSE()), [0.0])
-    np.testing.assert_array_equal(best_constant(pool, MSE()), [10.0])
-
-
-@pytest.mark.parametrize("choose", [best_constant, best_constant_guess])
-def test_a_pool_too_small_or_out_of_range(choose: object) -> None:
+def test_a_pool_too_small_or_out_of_range() -> None:
     with pytest.raises(InputError, match="needs a pool of 2 records, got 1"):
-        choose(np.zeros((1, 2)), MSE())  # type: ignore[operator]
-    with pytest.raises(InputError, match="pool hold 2 at index"):
-        choose(np.full((3, 2), 2.0), MSE(value_range=(0, 1)))  # type: ignore[operator]
+        best_constant_guess(np.zeros((1, 2)), MSE())
+    with pytest.raises(InputError, match="pool: 2 at index"):
+        best_constant_guess(np.full((3, 2), 2.0), MSE(value_range=(0, 1)))

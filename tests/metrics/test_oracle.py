@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from exhume.errors import InputError
 from exhume.metrics import (
     LPIPS,
     MSE,
@@ -20,9 +19,10 @@ from exhume.metrics import (
     SSIM,
     Metric,
     Oracle,
+    cost_tables,
     nearest_neighbours,
-    neighbours,
 )
+from exhume.protocol.errors import InputError
 
 
 def reference(targets: np.ndarray, pool: np.ndarray, metric: Metric) -> Oracle:
@@ -44,7 +44,7 @@ def assert_same(got: Oracle, expected: Oracle, *, atol: float = 1e-12) -> None:
 def small_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with tables so small that targets and pool come in many pieces."""
     if request.param is not None:
-        monkeypatch.setattr(neighbours, "TABLE_ENTRIES", request.param)
+        monkeypatch.setattr(cost_tables, "TABLE_ENTRIES", request.param)
 
 
 @pytest.mark.usefixtures("small_tables")
@@ -147,8 +147,8 @@ def test_no_targets() -> None:
     ("targets", "pool", "message"),
     [
         (np.zeros((1, 3)), np.zeros((2, 4)), r"a target has shape \(3,\), a pool record \(4,\)"),
-        (np.zeros((1, 3)), np.full((2, 3), 2.0), "pool hold 2 at index"),
-        (np.full((1, 3), -1.0), np.zeros((2, 3)), "targets hold -1 at index"),
+        (np.zeros((1, 3)), np.full((2, 3), 2.0), "pool: 2 at index"),
+        (np.full((1, 3), -1.0), np.zeros((2, 3)), "targets: -1 at index"),
         (np.zeros((1, 3)), np.array([[0.0, 0.0, np.inf]]), "pool has 1 NaN or infinite"),
     ],
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from exhume.errors import InputError
 from exhume.models import CNN, Convolution
+from exhume.protocol.errors import InputError
 
 
 def test_table_vi():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from exhume.errors import InputError
 from exhume.models.convnet import ConvNet
+from exhume.protocol.errors import InputError
 
 
 @pytest.mark.parametrize("shape", [(32, 32, 3), (28, 28), (9, 10, 1)])

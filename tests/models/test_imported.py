@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.cli.command import Finished, execute
+from tests.cli.command import execute, invoke
 
-from exhume.errors import InputError
 from exhume.models import Imported
+from exhume.protocol.errors import InputError
 from exhume.training import SGD, Training
 
 CODE = """
@@ -69,12 +69,20 @@ def test_building_disturbs_no_random_stream(folder: Path) -> None:
     assert torch.rand(1) == expected
 
 
+def test_building_leaves_running_statistics_as_they_were() -> None:
+    module = Imported((1, 6, 6), 3, "tests.contract.own_networks:batch_norm").build()
+    state = module.state_dict()
+    assert torch.equal(state["1.running_mean"], torch.zeros(3))
+    assert torch.equal(state["1.running_var"], torch.ones(3))
+    assert int(state["1.num_batches_tracked"]) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
         ("number", "must return a torch.nn.Module"),
         ("narrow", r"does not take records of shape \(8, 8\)"),
-        ("few", r"gives \(9,\) scores a record, 10 are needed"),
+        ("few", r"gives \(9,\) scores per record, 10 are needed"),
         ("nobody", "can't be imported"),
     ],
 )
@@ -83,21 +91,21 @@ def test_what_does_not_fit_is_refused(folder: Path, name: str, complaint: str) -
         network(name).build()
 
 
-def _audit(folder: Path, *more: str) -> Finished:
+def _command(folder: Path, *more: str) -> tuple[str | Path, ...]:
     (folder / "audit.toml").write_text(TOML)
-    return execute("audit", folder / "audit.toml", "--out", folder / "run", "--quiet", *more)
+    return ("audit", folder / "audit.toml", "--out", folder / "run", "--quiet", *more)
 
 
 def test_code_is_not_run_unless_trusted(tmp_path: Path) -> None:
     (tmp_path / "own_nets.py").write_text(CODE)
-    refused = _audit(tmp_path)
-    assert "'own_nets:make' is code that would be run; give --trust-code" in refused.error
+    refused = invoke(*_command(tmp_path))
+    assert "'own_nets:make' is code that would be executed; add --trust-code" in refused.error
     assert not (tmp_path / "ran").exists()
 
 
 def test_trusted_code_is_found_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "own_nets.py").write_text(CODE)
-    finished = _audit(tmp_path, "--trust-code", "--workers", "2")
+    finished = execute(*_command(tmp_path, "--trust-code", "--workers", "2"))
     assert finished.code == 0, finished.err
     assert (tmp_path / "ran").exists()
     assert "a network made by own_nets:make" in (tmp_path / "run" / "report.html").read_text()

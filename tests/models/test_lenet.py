@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from exhume.errors import InputError
 from exhume.models.lenet import LeNet
+from exhume.protocol.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pickle
 import pytest
 import torch
 
-from exhume.errors import InputError
 from exhume.models import MLP, Activation
+from exhume.protocol.errors import InputError
 
 
 def test_balles_network():

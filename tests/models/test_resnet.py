@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from exhume.data import load
-from exhume.errors import InputError
 from exhume.models.resnet import ResNet, resnet20
-from exhume.models.trained import train_a_little
+from exhume.protocol.errors import InputError
+from exhume.training.warm_up import train_a_little
 
 SMALL = ResNet((8, 8), 10, width=4, blocks=(1, 1))
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 
 import numpy as np
 import pytest
 import torch
 
-from exhume.attacks.features.activations import HOMOGENEOUS, ODD, value_and_slope
-from exhume.errors import InputError
+from exhume.derivatives.activations import HOMOGENEOUS, ODD, value_and_slope
 from exhume.models import Activation
 from exhume.models.two_layer import TwoLayer
+from exhume.protocol.errors import InputError
 
 
 @pytest.mark.parametrize("activation", Activation)
@@ -71,17 +70,6 @@ def test_parameters_have_stable_names():
     assert biased.parameter_count() == plain.parameter_count() + 7
     assert pickle.loads(pickle.dumps(plain)) == plain != biased
     assert plain.describe() == "a two-layer 3-5-2 network (relu)"
-
-
-def test_gaussian_parameters_follow_the_paper():
-    # Assumption B.2: w ~ N(0, I), a ~ N(0, 1/m²).
-    network = TwoLayer((40,), 3, 500, hidden_bias=True, output_bias=True)
-    drawn = network.gaussian_parameters(np.random.default_rng(2))
-    assert {n: v.shape for n, v in drawn.items()} == network.parameter_shapes()
-    assert np.std(drawn["hidden.weight"]) == pytest.approx(1.0, rel=5 / math.sqrt(2 * 20000))
-    assert np.std(drawn["output.weight"]) == pytest.approx(1 / 500, rel=5 / math.sqrt(2 * 1500))
-    assert not drawn["hidden.bias"].any()
-    assert not drawn["output.bias"].any()
 
 
 @pytest.mark.parametrize("sizes", [((0,), 2, 5), ((3,), 0, 5), ((3,), 2, 0)])

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from exhume.data import load
-from exhume.errors import InputError
 from exhume.models.generator import Generator, train_generator
 from exhume.models.unet import UNet
+from exhume.protocol.errors import InputError
 
 
 @pytest.mark.parametrize("shape", [(32, 32, 3), (10, 9), (8, 8, 1)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from tests.report.runs import BLIND, Attempt, Made, write
 
-from exhume.audit.store import Store
+from exhume.runlog.store import Store
 
 STOPPED = Attempt("geiping", (0.3,), ("NOT_CONVERGED",), "no progress for 100 steps", None)
 
@@ -33,7 +33,7 @@ SMALL = (
     member("prune", 0.15, 0.16, 0.17, accuracies=(0.89, 0.9, 0.89)),
     member("sign", accuracies=(0.7, 0.72, 0.71)),
 )
-"""No defence, two that attacks ran against, and one that no attack came to an end against."""
+"""No defence, two against which attacks ran, and one against which no attack finished."""
 
 
 def large(folder: Path, *, defences: int = 20, attacks: int = 10, targets: int = 10) -> Path:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exhume.audit.record import Record, Trial
-from exhume.audit.store import Store
+from exhume.runlog.codec import decoded, encoded
+from exhume.runlog.outcome import Outcome, Trial
+from exhume.runlog.setting import Setting
+from exhume.runlog.store import Store
+from exhume.runlog.table_columns import TableColumn
 
 NEAREST = 0.2
 """The distance from every target to its nearest known record."""
@@ -51,11 +54,26 @@ class Made:
     defence: str = ""
     accuracies: tuple[float, ...] = ()
     floor: float | None = None
+    columns: tuple[TableColumn, ...] = ()
 
     def targets(self) -> np.ndarray:
         """The targets: no two values alike, none of which could stand in a page by chance."""
         rng = np.random.default_rng(len(self.group or self.name))
+        if self.columns:
+            return _rows(self.columns, self.count, rng)
         return rng.uniform(0.1, 0.7, (self.count, *self.shape))
+
+
+def _rows(columns: tuple[TableColumn, ...], count: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of a table: numbers written to their last place, and every level in turn."""
+    parts = []
+    for column in columns:
+        if column.numeric:
+            cells = np.round(rng.uniform(20, 60, count) / column.step) * column.step
+            parts.append(((cells - column.mean) / column.scale)[:, None])
+        else:
+            parts.append(np.eye(len(column.levels))[np.arange(count) % len(column.levels)])
+    return np.hstack(parts)
 
 
 def write(folder: Path, *made: Made, expected: int | None = None, closeness: float = 1.0) -> Path:
@@ -96,7 +114,11 @@ def _write_setting(store: Store, index: int, made: Made, closeness: float) -> No
             "nearest_distance": np.full(made.count, NEAREST),
         }
         store.save_arrays(f"{index:03d}-truth", arrays)
-    store.add_facts(made.name, {**_facts(made), "truth": f"{index:03d}-truth"})
+    plain = {**_facts(made), "truth": f"{index:03d}-truth"}
+    setting = decoded(Setting, plain)
+    store.add_setting(replace(setting, trainings=()))
+    for training in setting.trainings:
+        store.add_training(made.name, training)
     for attempt in made.attempts:
         artefact = f"{index:03d}-{len(attempt.attack)}-{made.attempts.index(attempt)}"
         records = [_record(made, attempt, i, artefact, closeness) for i in range(made.count)]
@@ -106,13 +128,13 @@ def _write_setting(store: Store, index: int, made: Made, closeness: float) -> No
             if attempt.errors[i % len(attempt.errors)] is not None
         }
         store.save_arrays(artefact, samples or {"none": np.zeros(1)})
-        store.add(records, {"python": "3.11"})
+        store.add_outcomes(records, {"python": "3.11"})
 
 
-def _record(made: Made, attempt: Attempt, index: int, artefact: str, closeness: float) -> Record:
+def _record(made: Made, attempt: Attempt, index: int, artefact: str, closeness: float) -> Outcome:
     error = attempt.errors[index % len(attempt.errors)] if made.known else None
     threshold = NEAREST * closeness
-    return Record(
+    return Outcome(
         Trial(made.name, attempt.attack, index, 7, json.dumps([made.name, attempt.attack])),
         status=attempt.statuses[index % len(attempt.statuses)],
         message=attempt.message,
@@ -137,8 +159,10 @@ def _facts(made: Made) -> dict[str, Any]:
         "threat": ["Released: the weights of a model.", "It wants one record."],
         "fixed_set": 100,
         "targets": made.count,
-        "record_shape": list(made.shape),
-        "value_range": [0.0, 1.0],
+        "record_shape": list(made.targets().shape[1:]),
+        "value_range": None if made.columns else [0.0, 1.0],
+        "columns": [column.name for column in made.columns],
+        "schema": encoded(made.columns),
         "unit": "root mean square, on values from 0 to 1",
         "nearest_mean": NEAREST if made.known else None,
         "percentile_levels": [1.0, 10.0, 50.0] if made.known else [],

@@ -48,13 +48,13 @@ def page(folder: Path) -> Page:
 
 
 def test_the_first_screen_says_what_the_attacks_found(page: Page) -> None:
-    assert "A training record can be rebuilt from this release." in page.text
+    assert "2 of 3 settings: most targets rebuilt." in page.text
     # Clopper–Pearson of 6 of 6: from 0.025^(1/6) = 0.541.
     assert "attacks reached 100 % [54–100 %] of 6 targets" in page.text
 
 
 def test_the_defended_setting_stands_beside_the_undefended_one(page: Page) -> None:
-    said = page.text[page.text.index("Defences that were measured") :]
+    said = page.text[page.text.index("The defences measured") :]
     table = said[: said.index("Settings")]
     assert table.index("measurements 100 %") < table.index("measurements, noise")
     assert "no defence" in table
@@ -104,7 +104,7 @@ def test_a_grid_of_a_file_is_a_map_with_pictures(tmp_path: Path) -> None:
         "glm, noise",
     ]
     assert "4 rebuilt" in said[0]
-    assert "Of 2 defences that attacks ran against, noise leaves the least" in page.text
+    assert "Of 2 defences against which attacks ran, noise protects best" in page.text
     tiles = {s["class"] for s in page.all("span") if "tile" in s.get("class", "")}
     # Two attacks on three settings, the target and its nearest known record, of four targets.
     assert len(tiles) == 4 * (2 * 3 + 1) + 3

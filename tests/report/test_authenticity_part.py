@@ -10,26 +10,27 @@ import pytest
 from tests.report.pages import Page, read
 from tests.report.runs import Made, write
 
-from exhume.audit.store import Store
-from exhume.audit.summary import summarise
-from exhume.audit.verdicts import Authenticity, Beside, Candidate, Curve, brief, untold
+from exhume.audit.stages.judge_verdicts import untold
 from exhume.cli.audit import show
 from exhume.report import render
+from exhume.runlog.authenticity import Authenticity, Beside, JudgedCandidate, RocCurve
+from exhume.runlog.store import Store
+from exhume.runlog.summary import summarise
 
 ONE = Made("alone")
 ARTEFACT = "000-real-00-release-00000"
-SAID = "of 12 candidates 3 are called real and 4 invented; of 5 it cannot be told"
-VERDICTS = ("real",) * 3 + ("invented",) * 4 + ("cannot be told",) * 5
+SAID = "of 12 candidates, 3 are judged real and 4 invented; 5 are undecided"
+VERDICTS = ("real",) * 3 + ("invented",) * 4 + ("undecided",) * 5
 
 
-def curve(area: float, low: float) -> Curve:
+def curve(area: float, low: float) -> RocCurve:
     rates = (0.0, 0.05, 0.5, 1.0), (0.4, 0.8, 0.95, 1.0)
-    return Curve(area, low, 0.99, 6, 7, 30, 3, 0.01, 0.08, *rates, said="")
+    return RocCurve(area, low, 0.99, 6, 7, 30, 3, 0.01, 0.08, *rates, said="")
 
 
-def candidate(place: int, *, known: bool = True) -> Candidate:
+def candidate(place: int, *, known: bool = True) -> JudgedCandidate:
     beside = Beside(place % 4, 1.5, 0.93, 0.7) if known else None
-    return Candidate(
+    return JudgedCandidate(
         *(0, place, VERDICTS[place], 1.0 - place / 12, (0.02, 0.0, 0.09), 0.5, 0.75),
         # The second candidate was called real, and is not.
         real=place in (0, 2) if known else None,
@@ -41,14 +42,12 @@ def candidate(place: int, *, known: bool = True) -> Candidate:
 
 def facts(*, known: bool = True, tells: bool = True) -> Authenticity:
     return Authenticity(
-        said=SAID
-        if tells
-        else "cannot be told: AUC 0.55 [0.31, 0.77], whose interval holds chance",
+        said=SAID if tells else "undecided: AUC 0.55 [0.31, 0.77], whose interval holds chance",
         tells=tells,
         attack="row-space",
         networks=8,
         judge="at-ends +1.5",
-        counts={"real": 3, "invented": 4, "cannot be told": 5},
+        counts={"real": 3, "invented": 4, "undecided": 5},
         right={"real": 2, "invented": 4} if known else None,
         claimed=curve(0.9, 0.7),
         measured=curve(0.8, 0.4) if known else None,
@@ -69,7 +68,7 @@ def folder(path: Path, found: Authenticity, *, known: bool = True, shape=(8, 8))
         for side in ("training", "held_out"):
             arrays[f"{side}.records"] = rng.random((4, *shape), dtype=np.float32)
     with Store.create(path) as store:
-        store.amend_facts("alone", {"authenticity": found.plain()})
+        store.add_authenticity("alone", found)
         store.save_arrays(ARTEFACT, arrays)
     return path
 
@@ -102,17 +101,19 @@ def test_candidates_stand_beside_what_they_are_nearest_to(page):
 def test_the_roc_is_drawn_with_areas_and_intervals(page):
     (alt,) = alts(page, "ROC of the judge")
     assert "own networks: area 0.90 [0.70, 0.99]" in alt
-    assert "in truth: area 0.80 [0.40, 0.99]" in alt
+    assert "by the truth: area 0.80 [0.40, 0.99]" in alt
 
 
 def test_it_says_by_what_right(page):
     for sentence in (
-        "Learned from 8 networks that the adversary trained on its own records",
-        "Of 7 pictures that came out there 6 would be recognised, at a false-positive rate of 1 % "
+        "The judge learned from 8 networks that the adversary trained on its own records",
+        "Of 7 pictures rebuilt there, 6 would be recognised, at a false-positive rate of 1 % "
         "(at most 8 %)",
-        "It cannot be told whether a given picture was trained on: area 0.60 [0.30, 0.99] against "
-        "held-out pictures and 0.70 [0.60, 0.99] against networks trained without it.",
-        "0.0031 at the candidates, 0.0042 at the training records. A small one certifies nothing.",
+        "The candidates do not show whether a given picture was trained on: area 0.60 "
+        "[0.30, 0.99] against held-out pictures and 0.70 [0.60, 0.99] against "
+        "networks trained without it.",
+        "0.0031 at the candidates, 0.0042 at the training records. "
+        "A small residual proves nothing.",
     ):
         assert sentence in page.text
 
@@ -132,11 +133,11 @@ def test_without_the_truth_there_are_verdicts_all_the_same(tmp_path):
     assert "Objective" not in page.text
 
 
-def test_what_cannot_be_told_is_said_so(tmp_path):
+def test_an_undecided_judge_says_so(tmp_path):
     page = read(render(folder(tmp_path / "run", facts(tells=False))))
-    assert "Cannot be told: AUC 0.55 [0.31, 0.77], whose interval holds chance." in page.text
+    assert "Undecided: AUC 0.55 [0.31, 0.77], whose interval holds chance." in page.text
     none = read(render(folder(tmp_path / "none", untold("no attack really ran"))))
-    assert "Cannot be told: no attack really ran." in none.text
+    assert "Undecided: no attack really ran." in none.text
     assert not alts(none, "ROC of the judge")
 
 
@@ -147,7 +148,7 @@ def test_removed_artefacts_and_tables_leave_the_verdicts(tmp_path, shape):
         artefact.unlink()
     page = read(render(path))
     assert not alts(page, "candidate no.")
-    assert page.text.count("cannot be told") >= 5
+    assert page.text.count("undecided") >= 5
 
 
 def test_a_setting_that_was_not_judged_says_nothing(tmp_path):
@@ -156,12 +157,12 @@ def test_a_setting_that_was_not_judged_says_nothing(tmp_path):
 
 def test_the_command_says_it_in_a_line(tmp_path, capsys):
     with Store.open(folder(tmp_path / "run", facts())) as store:
-        found: Any = summarise(store)
+        found: Any = summarise(store.run())
     show(found)
-    told = "alone: 3 of 12 candidates are called real (2 are), 4 invented (4 are)"
+    told = "alone: 12 candidates: 3 real (2 correct), 4 invented (4 correct)"
     assert told in capsys.readouterr().out.splitlines()
 
 
-def test_the_line_needs_no_truth_and_may_be_that_it_cannot_be_told():
-    assert brief(facts(known=False).plain()) == ("3 of 12 candidates are called real, 4 invented")
-    assert brief(facts(tells=False).plain()) == "whether its candidates are real cannot be told"
+def test_the_line_needs_no_truth_and_may_be_undecided():
+    assert facts(known=False).brief() == "12 candidates: 3 real, 4 invented"
+    assert facts(tells=False).brief() == "whether its candidates are real is undecided"

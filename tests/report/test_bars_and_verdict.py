@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exhume.audit.summary import Bracket, Row, Summary, rate
 from exhume.report.bars import line, span, three_bars
+from exhume.report.numbers import number, percent
 from exhume.report.verdict import Finding, contradicts, finding_of, verdict, worst_first
-from exhume.report.words import number, percent
+from exhume.runlog.setting import BoundPoint, CeilingCurve
+from exhume.runlog.summary import Bracket, Row, Summary, rate
 
 SHARES = st.floats(0, 1)
 
@@ -86,7 +87,7 @@ class TestGeometry:
         assert line(found, Finding.REBUILT, "a").ruled_out is None
         last = three_bars(found, Finding.REBUILT, 1.0)[2]
         assert last.kind == "unbounded"
-        assert plain(last.value) == "100 %"
+        assert last.value == "none"
 
     def test_an_attack_that_did_not_run_has_no_bar(self) -> None:
         found = bracket(reached=None, blind=None)
@@ -171,7 +172,7 @@ class TestVerdict:
         brackets = (bracket("a", (0, 50)), bracket("b", None))
         found = verdict(summary(*brackets, rows=(row("a"), row("b", ran=0))))
         assert found.finding is Finding.UNANSWERED
-        assert found.headline == "Nothing can be said: no attack really ran."
+        assert found.headline == "1 of 2 settings: no result, no attack really ran."
         assert "no evidence of safety" in found.explanation
 
     def test_the_headlines(self) -> None:
@@ -181,13 +182,34 @@ class TestVerdict:
         assert said(bracket()) == "A training record can be rebuilt from this release."
         assert said(bracket(reached=(7, 50))).endswith("could be rebuilt in part: 7 of 50.")
         assert said(bracket(reached=(0, 50))) == (
-            "No attack that ran rebuilt a record: a stronger one still might."
+            "No attack that ran rebuilt a record: a stronger attack still might."
         )
         assert said(bracket(reached=(1, 50), ceiling=0.72)) == (
-            "No attack that ran rebuilt a record more often than a blind guess: above 72 % is "
+            "No attack that ran rebuilt a record more often than a blind guess: more than 72 % is "
             "ruled out for every attack."
         )
-        assert "can't be judged" in said(bracket(reached=None))
+        assert "the true record is not known" in said(bracket(reached=None))
+
+    def test_of_several_settings_the_headline_says_how_many(self) -> None:
+        def said(*reached: tuple[int, int] | None, ceiling: float | None = None) -> str:
+            found = [bracket(f"{i}", one, ceiling=ceiling) for i, one in enumerate(reached)]
+            rows = tuple(row(f"{i}") for i in range(len(reached)))
+            return plain(verdict(summary(*found, rows=rows)).headline)
+
+        assert said((48, 50), (0, 50), (50, 50)) == "2 of 3 settings: most targets rebuilt."
+        assert said((9, 50), (0, 50)) == "1 of 2 settings: some targets rebuilt."
+        assert said(None, (0, 50)).startswith("1 of 2 settings: not judged")
+        assert said((0, 50), (0, 50)).endswith(
+            "in any of 2 settings: a stronger attack still might."
+        )
+        assert "more than 40 % is ruled out" in said((0, 50), (0, 50), ceiling=0.4)
+
+    def test_what_was_measured_of_a_guess_stands_beside_what_is_proven_of_it(self) -> None:
+        at = BoundPoint(1.0, kappa=0.44, gamma=0.9)
+        curve = CeilingCurve(at=at, prior_samples=200)
+        _, blind, _ = three_bars(bracket(), Finding.REBUILT, 1.0, curve)
+        assert blind.value.replace("\u00a0", " ") == "2 %"
+        assert "from 200 records it is proven that none exceeds 44 %" in plain(blind.note)
 
     def test_unanswered_targets_and_settings_are_named(self) -> None:
         brackets = (
@@ -202,4 +224,4 @@ class TestVerdict:
         assert "On 10 targets no attack really ran" in alone.explanation
 
     def test_a_run_without_settings_says_so(self) -> None:
-        assert verdict(summary()).headline.startswith("Nothing can be said")
+        assert verdict(summary()).headline.startswith("No result")

@@ -12,24 +12,25 @@ import pytest
 from scipy.stats import beta
 from tests.report.runs import BLIND, Attempt, Made, write
 
-from exhume.audit.store import Store
-from exhume.audit.summary import summarise
-from exhume.report.curves import CLOSEST, FARTHEST, success_curve
-from exhume.report.evidence import first_candidates, read_truth, true_errors
-from exhume.report.facts import read_facts
-from exhume.report.settings import Case, figures
+from exhume.report.figures import CLOSEST, FARTHEST, success_curve
+from exhume.report.setting_part import ReportedSetting, figures
 from exhume.report.theme import Drawing
 from exhume.report.verdict import finding_of, rows_of
+from exhume.runlog.artefacts import first_candidates, read_truth, true_errors
+from exhume.runlog.store import Store
+from exhume.runlog.summary import summarise
 
 ERRORS = (0.001, 0.01, 0.05, 0.19, 0.21, 0.3, 0.9)
 
 
-def case(store: Store, closeness: float = 1.0) -> Case:
-    summary = summarise(store)
+def case(store: Store, closeness: float = 1.0) -> ReportedSetting:
+    summary = summarise(store.run())
     (bracket,), rows = summary.brackets, rows_of(summary, summary.brackets[0].setting)
-    facts = read_facts(summary.settings[0])
-    records = tuple(store.records())
-    return Case(store, facts, bracket, rows, records, finding_of(bracket, rows), closeness)
+    setting = summary.settings[0]
+    records = store.outcomes()
+    return ReportedSetting(
+        store, setting, bracket, rows, records, finding_of(bracket, rows), closeness
+    )
 
 
 def drawn(folder: Path, made: Made) -> tuple[Drawing, ...]:
@@ -87,9 +88,9 @@ class TestEvidence:
         made = Made("one", (Attempt("glm", (0.01, None, 0.3)), BLIND), shape=(5,), count=3)
         with Store.open(write(tmp_path / "run", made)) as store:
             one = case(store)
-            truth = read_truth(store, one.facts)
+            truth = read_truth(store, one.setting)
             assert truth is not None
-            found = true_errors(store, one.of("glm"), one.facts, truth)
+            found = true_errors(store, one.of("glm"), one.setting, truth)
         assert found[0] == pytest.approx(0.01)
         assert found[1] is None
         assert found[2] == pytest.approx(0.3)
@@ -102,8 +103,8 @@ class TestEvidence:
             path.write_bytes(b"garbage")
         with Store.open(folder) as store:
             one = case(store)
-            assert read_truth(store, one.facts) is None
-            assert first_candidates(store, one.of("glm"), one.facts) == [None] * 10
+            assert read_truth(store, one.setting) is None
+            assert first_candidates(store, one.of("glm"), one.setting) == [None] * 10
 
 
 class TestDrawing:

@@ -17,7 +17,7 @@ from tests.report.pages import Page, read
 from tests.report.runs import BLIND, Attempt, Made, write
 
 from exhume.report import render
-from exhume.report.drill import MOST
+from exhume.report.drill_down import MOST
 
 HOSTILE = "<b onclick=alert(1)>\"'{{ 7*7 }}"
 PARTLY = member(
@@ -63,7 +63,7 @@ class TestMap:
         assert "geiping, partly: mean error 0.15 on 4 targets" in partly
         assert "crashed on 2, which is no evidence of safety" in partly
         assert "4 of 6 ran" in page.text
-        assert "partly" in found["#grid-0-0-4"]["class"].split()
+        assert "cell-partly" in found["#grid-0-0-4"]["class"].split()
 
     def test_the_strongest_of_each_column_is_marked(self, page: Page) -> None:
         marked = [link for link, cell in cells(page).items() if "strongest" in cell["class"]]
@@ -73,12 +73,12 @@ class TestMap:
     def test_what_did_not_run_looks_like_nothing_else(self, page: Page) -> None:
         found = cells(page)
         stopped, silent = found["#grid-0-0-3"], found["#grid-0-0-5"]
-        assert stopped["class"] == "unknown"
+        assert stopped["class"] == "cell-unknown"
         assert "mean error 0.3 on 6 targets" in stopped["aria-label"]
         assert "did not converge, which is no evidence of safety" in stopped["aria-label"]
-        assert silent["class"] == "silent"
+        assert silent["class"] == "cell-silent"
         assert silent["aria-label"] == "geiping, nothing: found no information"
-        said = "Against sign no attack ran to an end: that is no evidence of safety."
+        said = "Against sign no attack finished: that is no evidence of safety."
         assert said in page.text
 
     def test_where_some_ran_and_none_left_anything_nothing_is_coloured(
@@ -87,7 +87,7 @@ class TestMap:
         mixed = Attempt("geiping", (None,), ("NO_INFORMATION", "CRASHED"), "odd", None)
         page = rendered(tmp_path / "run", SMALL[0], member("odd", attempts=(mixed, BLIND)))
         cell = cells(page)["#grid-0-0-1"]
-        assert cell["class"] == "unknown"
+        assert cell["class"] == "cell-unknown"
         assert "crashed on 3, which is no evidence of safety" in cell["aria-label"]
 
     def test_the_colour_is_relative_to_the_blind_guess(self, page: Page) -> None:
@@ -101,7 +101,7 @@ class TestMap:
         refused = Attempt("scaler", (None,), ("REFUSED",), "no scaler", None)
         made = [replace(one, attempts=(*one.attempts, refused)) for one in SMALL]
         page = rendered(tmp_path / "run", *made)
-        assert "Made for other releases, and not in the map: scaler." in page.text
+        assert "Not in the map, because they are made for other releases: scaler." in page.text
         assert len(cells(page)) == 2 * 4
 
 
@@ -128,7 +128,7 @@ class TestTrials:
         assert page.text.count(f"{MOST // 4} of {count} trials shown.") == 4
 
     def test_a_member_is_short_where_the_grid_shows_it(self, page: Page) -> None:
-        hint = "Its errors, pictures and trials are in the grid above."
+        hint = "The grid above shows its errors, pictures and trials."
         assert page.text.count(hint) == 5
         pictures = [p for p in page.all("img") if p["src"].startswith("data:image/png")]
         assert len(pictures) == 3 * 6
@@ -141,7 +141,7 @@ class TestPictures:
         spoken = [s.get("aria-label", "") for s in page.all("span")]
         for said in ("no defence: error 0.03", "noise: error 0.2", "prune: error 0.15"):
             assert f"geiping, {said}" in spoken
-        assert "geiping, sign: error 0.3, but the attack ended as: did not converge" in spoken
+        assert "geiping, sign: error 0.3, but the attack's status is: did not converge" in spoken
         assert "geiping, nothing: found no information" in spoken
 
     def test_a_tile_is_the_record_that_it_is_said_to_be(self, page: Page) -> None:
@@ -182,7 +182,7 @@ class TestPictures:
         assert not [s for s in page.all("span") if "tile" in s.get("class", "")]
         assert "17.25" not in page.source
         assert len(cells(page)) == 10
-        assert "noise leaves the least" in page.text
+        assert "noise protects best" in page.text
 
     @pytest.mark.parametrize("shape", [(8, 8), (7,)])
     def test_without_artefacts_or_pictures_there_is_still_a_grid(
@@ -201,22 +201,22 @@ class TestPage:
         self, page: Page
     ) -> None:
         first = page.text[: page.text.index("What the adversary had")]
-        assert "Of 4 defences that attacks ran against" in first
-        assert "nothing leaves the least: an error of 0.300 [" in first
+        assert "Of 4 defences against which attacks ran" in first
+        assert "nothing protects best: an error of 0.300 [" in first
         assert "where no attack did better than a blind guess, against 0.045" in first
 
     def test_defences_of_a_grid_are_compared_in_one_table(self, page: Page) -> None:
-        said = page.text[page.text.index("Defences that were measured") :]
+        said = page.text[page.text.index("The defences measured") :]
         table = said[: said.index("Settings")]
         assert table.count("no defence") == 1
         assert table.index("no defence") < table.index("net, noise") < table.index("net, sign")
 
     def test_models_trained_with_a_defence_tell_its_cost(self, tmp_path: Path) -> None:
         page = rendered(tmp_path / "run", *(replace(one, utility=None) for one in SMALL))
-        said = page.text[page.text.index("Defences that were measured") :]
+        said = page.text[page.text.index("The defences measured") :]
         table = said[: said.index("Settings")]
         assert "accuracy 90 % no defence" in table
-        assert "accuracy 80 % seen against these attacks only" in table
+        assert "accuracy 80 % measured against these attacks only" in table
 
     def test_it_stays_alone_and_can_be_heard(self, page: Page) -> None:
         style = page.insides["style"]

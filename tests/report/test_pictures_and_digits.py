@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from exhume.audit.record import Record, Trial
-from exhume.report.digits import digits, written
 from exhume.report.gallery import ranked
-from exhume.report.pictures import LARGEST_SIDE, picture, png, shrunk
+from exhume.report.numbers import digits, written
+from exhume.report.png import LARGEST_SIDE, picture, png, shrunk
+from exhume.runlog.outcome import Outcome, Trial
 
 RNG = np.random.default_rng(0)
 
@@ -71,9 +71,9 @@ class TestDigits:
 
 
 class TestRanks:
-    def made(self, *distances: float) -> list[Record]:
+    def made(self, *distances: float) -> list[Outcome]:
         return [
-            Record(Trial("s", "a", i, 0, ""), "CONVERGED", "", True, d, 1.0)
+            Outcome(Trial("s", "a", i, 0, ""), "CONVERGED", "", True, d, 1.0)
             for i, d in enumerate(distances)
         ]
 
@@ -87,7 +87,12 @@ class TestRanks:
 
     @pytest.mark.parametrize(
         ("count", "names"),
-        [(0, []), (1, ["the only one"]), (2, ["best", "worst"]), (3, ["best", "between", "worst"])],
+        [
+            (0, []),
+            (1, ["the only target"]),
+            (2, ["best", "worst"]),
+            (3, ["best", "between", "worst"]),
+        ],
     )
     def test_few_targets_are_all_shown_once(self, count: int, names: list[str]) -> None:
         found = ranked(self.made(*map(float, range(count))), each=2)
@@ -101,3 +106,8 @@ class TestRanks:
             ("median", 2.0),
             ("worst", 3.0),
         ]
+
+
+def test_channels_first_is_the_same_picture() -> None:
+    image = np.random.default_rng(0).random((8, 8, 3))
+    assert picture(np.moveaxis(image, -1, 0), (0.0, 1.0)) == picture(image, (0.0, 1.0))

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exhume.audit.strength import Strength
-from exhume.audit.tradeoff import Contender, Point, Tradeoff, UtilityLoss, Winner
-from exhume.report.labels import Box, placed
-from exhume.report.palette import COLOURS, indexed
+from exhume.report.label_places import Box, placed
+from exhume.report.png import COLOURS, indexed
 from exhume.report.theme import BOUND, Drawing
 from exhume.report.tradeoffs import answer, cautions, tradeoff_part
+from exhume.runlog.strength import Strength
+from exhume.runlog.tradeoff import Contender, Point, Tradeoff, UtilityLoss, Winner
 
 FRAME = Box(50, 40, 530, 320)
 
@@ -109,8 +109,8 @@ class TestFigure:
         said = texts(part.figure)
         for name in ("no defence", "noise", "prune", "clip", "sign", "Pareto front"):
             assert name in said
-        assert {"a blind guess", "floor of the bound attacks", "rate of Liu et al."} <= set(said)
-        assert "no attack ran to an end" in said
+        assert {"blind guess", "floor of the bound attacks", "rate of Liu et al."} <= set(said)
+        assert "no attack finished" in said
         assert "accuracy lost (percentage points)" in said
         assert BOUND in svg_of(part.figure)
 
@@ -118,9 +118,9 @@ class TestFigure:
         part = tradeoff_part(STRENGTHS)
         said = texts(part.figure)
         assert "error under the strongest attack" in said
-        assert not {"Pareto front", "no attack ran to an end"} & set(said)
+        assert not {"Pareto front", "no attack finished"} & set(said)
         assert part.winners == ()
-        assert "cost was not measured" in part.note
+        assert "cost of the defences was not measured" in part.note
 
     @pytest.mark.parametrize("made", [MEASURED, STRENGTHS])
     def test_a_floor_beyond_all_errors_does_not_stretch_the_picture(self, made: Tradeoff) -> None:
@@ -146,17 +146,19 @@ class TestFigure:
 class TestWords:
     def test_the_answer_names_the_strongest_defence_and_its_cost(self) -> None:
         assert answer(MEASURED) == (
-            "Of 3 defences that attacks ran against, noise leaves the least: an error of 0.220 "
+            "Of 3 defences against which attacks ran, noise protects best: an error of 0.220 "
             "[0.210–0.230] under geiping, against 0.050 without a defence, at a cost of 10.0 [9.5 "
             "to 10.5] points of accuracy."
         )
         assert cautions(MEASURED) == (
-            "Against sign no attack ran to an end: that is no evidence of safety."
+            "Against sign no attack finished: that is no evidence of safety."
         )
 
     def test_what_can_not_be_told_apart_is_said(self) -> None:
         close = tradeoff(point("", 0.05), point("a", 0.22), point("b", 0.21), measure="")
-        assert answer(close).endswith("at a cost that was not measured; b can't be told from it.")
+        assert answer(close).endswith(
+            "at a cost that was not measured; b is not distinguishable from it."
+        )
 
     def test_several_that_leave_a_guess_are_told_by_their_cost(self) -> None:
         alike = tradeoff(
@@ -165,21 +167,21 @@ class TestWords:
             point("b", 0.3, loss=0.04, blind=True),
         )
         said = answer(alike)
-        assert "2 left them no better than a blind guess, an error of 0.300" in said
+        assert "2 left attacks no better than a blind guess, an error of 0.300" in said
         assert "the cheapest is b, at a cost of 4.0 [3.5 to 4.5] points of accuracy." in said
 
     def test_no_defence_may_be_the_best(self) -> None:
         useless = tradeoff(point("", 0.2), point("a", 0.19), measure="")
         assert answer(useless) == (
-            "Of 1 defence that attacks ran against, none left less than no defence."
+            "Of 1 defence against which attacks ran, none protected better than no defence."
         )
         unknown = tradeoff(point("", 0.2), point("a", 0.3, answered=False), measure="")
-        assert "none can be told" in answer(unknown)
+        assert "is undecided" in answer(unknown)
 
     def test_winners_come_with_how_probable_they_are(self) -> None:
         first, second = tradeoff_part(MEASURED).winners
         assert (first.loss, first.sentence) == ("1 point of accuracy", "no defence protects best")
-        assert second.sentence == "the best can't be told between noise and prune"
+        assert second.sentence == "undecided between noise and prune"
         shares = [(name, share.replace("\u00a0", " ")) for name, share in second.contenders]
         assert shares == [("noise", "60 %"), ("prune", "40 %")]
 
@@ -189,7 +191,7 @@ class TestWords:
         assert lines[1].error == "0.220 [0.210–0.230]"
         assert lines[1].floor == "0.100"
         assert [line.on_front for line in lines] == [True, True, True, False, False]
-        assert lines[4].attack == "none ran to an end"
+        assert lines[4].attack == "none finished"
         assert not lines[4].known
 
 

@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 
 from exhume.data import load
-from exhume.knowledge import Knowledge
-from exhume.mechanism import Mechanism
 from exhume.models import MLP
-from exhume.records import Records
-from exhume.release import Release
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Release
 from exhume.training import SGD, Training
 
 SHAPE = (7, 7)
@@ -48,7 +48,7 @@ def targets(count: int = 3) -> Records:
 
 
 def releases(mechanism: Mechanism, count: int = 3) -> list[Release]:
-    """One release a target."""
+    """One release per target."""
     streams = [np.random.default_rng([7, i]) for i in range(count)]
     return list(mechanism.publish_each(fixed_set(), targets(count), rngs=streams))
 

@@ -12,17 +12,17 @@ import pytest
 from tests.shadows import small_network as small
 
 from exhume.defences import Rounding
-from exhume.defences.base import Blurring, Defence
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge
-from exhume.mechanism import Mechanism
 from exhume.models import Initialisation
-from exhume.records import Records
-from exhume.release import Answer, Gradient, Release, Weights
+from exhume.protocol.defence import Blurring, Defence
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Answer, Gradient, Release, Weights
+from exhume.runtime.fingerprint import fingerprint
 from exhume.shadows import Cache, Order, filled, order_for, shadows_of
-from exhume.shadows.fingerprint import fingerprint
-from exhume.shadows.making import Repeated
-from exhume.training import SGD, Answers, Batches, Clipping
+from exhume.shadows.train_shadows import Repeated
+from exhume.training import SGD, Answers, Batches, DPClipping
 from exhume.training.simulator import PlainSimulator
 
 QUERIES = small.images().x[1000:1012]
@@ -117,7 +117,7 @@ class TestWhatTheyAre:
         [
             {"initial": Initialisation(seed=None)},
             {"batches": Batches(16, seed=None)},
-            {"clipping": Clipping(1.0, 0.1)},
+            {"clipping": DPClipping(1.0, 0.1)},
         ],
         ids=["initialisation", "order", "noise"],
     )
@@ -160,7 +160,7 @@ class TestKept:
     ) -> None:
         first = shadows_of(ordered(small.training()))
         shadows_of.cache_clear()
-        monkeypatch.setattr("exhume.shadows.making.simulator_for", _never)
+        monkeypatch.setattr("exhume.shadows.train_shadows.simulator_for", _never)
         again = shadows_of(ordered(small.training()))
         assert again.differences.tobytes() == first.differences.tobytes()
         assert again.base.tobytes() == first.base.tobytes()
@@ -221,7 +221,7 @@ class TestKept:
         own_cache.write_text("a file in the way")
         shadows = shadows_of(ordered(small.training()))
         assert len(shadows) == 80
-        assert "not kept for next time" in shadows.note()
+        assert "could not be cached" in shadows.note()
 
     def test_what_can_not_be_told_apart_is_not_kept(self, own_cache: Path) -> None:
         @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class TestRefusals:
         assert "at least 8 shadow targets, got 7" in self.reason(shadow_targets=few)
         assert "all the same" in self.reason(shadow_targets=same)
         assert "no labels" in self.reason(shadow_targets=Records(small.shadow_targets().x))
-        assert "label 11 is none of" in self.reason(shadow_targets=strange)
+        assert "label 11 is not one of" in self.reason(shadow_targets=strange)
         assert "fixed set" in self.reason(fixed_set=None)
         assert "training" in self.reason(training=None)
         assert "'1.weight'" in self.reason(Weights({"0.weight": np.ones((3, 3))}))
@@ -265,7 +265,7 @@ class TestRefusals:
         order = ordered(small.training(), shadow_targets=overlapping)
         assert (len(order.targets), order.left_out) == (30, 20)
         assert "20 shadow targets are in the fixed set" in filled(order, Cache(None)).note()
-        assert "20 more are in the fixed set" in self.reason(
+        assert "20 more are also in the fixed set" in self.reason(
             shadow_targets=small.fixed_set(20).with_record(small.shadow_targets(3))
         )
 
@@ -329,7 +329,7 @@ class TestFingerprints:
         assert fingerprint("exhume", 1)[:16] == hashed_once()
 
     def test_content_that_can_not_be_told(self) -> None:
-        with pytest.raises(InputError, match="no content that can be told"):
+        with pytest.raises(InputError, match="no content that can be fingerprinted"):
             fingerprint(object())
         with pytest.raises(InputError):
             fingerprint(lambda: 0)

@@ -9,7 +9,7 @@ from tests.docs.pages import Session, blocks
 def test_a_reader_can_follow(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.chdir(str(tmp_path))
     session = Session()
-    todo = blocks("docs/shadows.md")
+    todo = blocks("docs/explanation/shadows.md")
     assert [block.language for block in todo] == ["python", "python", "console"]
     for block in todo:
         session.run(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -12,10 +13,20 @@ from tests.shadows import small_network as small
 
 from exhume.audit import Executor, Processes, Serial, run
 from exhume.models.initialise import Initialisation
-from exhume.reconstruction import Reconstruction, Status
-from exhume.release import Gradient, Outputs, Update, Weights
-from exhume.shadows import Cache, Order, filled, order_for, train_ahead
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.release import Gradient, Outputs, Update, Weights
+from exhume.shadows import (
+    Cache,
+    Order,
+    chunks_left,
+    filled,
+    keep_chunk,
+    order_for,
+    train_chunk,
+)
 from exhume.training import Batches, Training
+
+pytestmark = pytest.mark.slow
 
 NETWORK = """
 [[setting]]
@@ -33,9 +44,23 @@ def ordered(mechanism: Training, count: int = 150) -> Order:
     return found
 
 
+def train_ahead(order: Order, cache: Cache, executor: Executor) -> int:
+    """Have an executor train what the cache doesn't hold, as audits do; return how many models."""
+    todo, count = chunks_left(order, cache), 0
+    for place, rows in executor.map(train_chunk, order, todo):
+        assert rows is not None
+        keep_chunk(cache, todo[place], rows)
+        count += len(rows)
+    return count
+
+
 def same_by(executor: Executor, order: Order) -> None:
     """Assert that an executor's shadow set is the one that is trained here."""
-    here, there = filled(order, Cache(None)), filled(order, Cache(None), executor)
+    with TemporaryDirectory() as folder:
+        cache = Cache(Path(folder) / "c")
+        train_ahead(order, cache, executor)
+        assert chunks_left(order, cache) == []
+        here, there = filled(order, Cache(None)), filled(order, cache)
     assert here.differences.tobytes() == there.differences.tobytes()
     assert here.base.tobytes() == there.base.tobytes()
     assert len(there) == len(order.targets)

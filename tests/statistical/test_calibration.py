@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.attacks.glm.trials import Trials, attacked
+from tests.attacks.linear.trials import Trials, attacked
 from tests.contract.cases import model, records
 
 from exhume.defences import OutputPerturbation, Rounding
-from exhume.mechanism import Mechanism
+from exhume.protocol.mechanism import Mechanism
 from exhume.training import Family, Penalty
 
 _EVERYWHERE = Penalty(1.0, intercept=True)

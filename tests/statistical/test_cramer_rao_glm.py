@@ -9,8 +9,8 @@ from tests.contract.cases import model, records
 from exhume.attacks import GLM as Attack
 from exhume.bounds.floors import cramer_rao_from_jacobian
 from exhume.defences import OutputPerturbation
-from exhume.knowledge import Knowledge
-from exhume.records import Records
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.records import Records
 from exhume.training import Family, Penalty
 from exhume.training.newton import minimise
 

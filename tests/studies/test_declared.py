@@ -6,7 +6,7 @@ import pytest
 
 from exhume.audit import make_plan
 from exhume.config import NetworkReleaseTable
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 from exhume.studies import Scale, find, parts
 from exhume.studies.balle2022.private import noise_multiplier
 
@@ -67,7 +67,7 @@ class TestChanges:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("size=3", "one of the keys data, fixed_set"),
+            ("size=3", "one of the keys data, shadow_targets"),
             ("targets", "key=value"),
             ("targets=many", "targets takes a number"),
             ("values=1,x", "values takes numbers"),
@@ -79,9 +79,9 @@ class TestChanges:
 
 
 def test_what_is_not_there_is_named():
-    with pytest.raises(InputError, match="there are balle2022"):
+    with pytest.raises(InputError, match="did you mean 'balle2022'"):
         parts("balle2023")
-    with pytest.raises(InputError, match="there are glm, default"):
+    with pytest.raises(InputError, match="did you mean 'width'"):
         find("balle2022", "widths")
 
 

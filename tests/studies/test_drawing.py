@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from tests.studies.summaries import made
 
-from exhume.studies import Reading
+from exhume.studies import StudyReading
 from exhume.studies.drawing import draw_plots, painted
 from exhume.studies.plots import (
     Cloud,
-    HeatMap,
     HeatMaps,
+    HeatPanel,
     Histogram,
-    Line,
     Lines,
     Plane,
+    PlotLine,
     of_attacks,
 )
 
@@ -24,7 +24,7 @@ RUN = made(
     b={"oracle": 0.1, "reconstructor": 0.05, "ridge": 0.03, "utility": 0.7},
 )
 BOTH = ((1.0, "a"), (10.0, "b"))
-ORACLE = Line("oracle", tuple((x, Reading("oracle", s)) for x, s in BOTH), dashed=True)
+ORACLE = PlotLine("oracle", tuple((x, StudyReading("oracle", s)) for x, s in BOTH), dashed=True)
 PLOTS = {
     "lines": Lines(
         *("lines", "falls", "shadow models", "squared error"),
@@ -39,16 +39,17 @@ PLOTS = {
     "heat": HeatMaps(
         *("heat", "warm"),
         (
-            HeatMap(
+            HeatPanel(
                 *("ridge", ("λ = 0", "λ = 1"), ("one",)),
-                tuple((Reading("mse.mean", s, "ridge"),) for s in "ab"),
+                tuple((StudyReading("mse.mean", s, "ridge"),) for s in "ab"),
             ),
         ),
     ),
     "plane": Plane(
         *("plane", "trade", "utility", "error"),
         tuple(
-            (f"setting {s}", Reading("utility", s), Reading("mse.mean", s, "ridge")) for s in "ab"
+            (f"setting {s}", StudyReading("utility", s), StudyReading("mse.mean", s, "ridge"))
+            for s in "ab"
         ),
     ),
 }

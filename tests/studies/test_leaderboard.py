@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from exhume.runlog.codec import decoded, encoded
+from exhume.runlog.summary import Row, Summary
+from exhume.stats.proportions import pooled_share
 from exhume.studies import Scale, find
 from exhume.studies.defended import counted, defences
 from exhume.studies.leaderboard import (
@@ -14,34 +17,40 @@ from exhume.studies.leaderboard import (
     _counted,
     _Entry,
     leaderboard,
-    share_interval,
 )
-from exhume.studies.run import Run
+from exhume.studies.reading import StudyRun
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
-def row(attack: str, *, setting: str = "one", error: float = 0.1, **others: object) -> dict:
+def row(attack: str, *, setting: str = "one", error: float = 0.1, **others: object) -> Row:
     success = {"successes": 2, "trials": 5}
     metrics = {"mse": {"mean": error, "median": error}}
-    plain = {"setting": setting, "attack": attack, "success": success, "metrics": metrics}
-    return {**plain, "trials": 5, "seconds": 1.0, "statuses": {"CONVERGED": 5}, **others}
+    plain = {
+        "setting": setting,
+        "attack": attack,
+        "success": success,
+        "metrics": metrics,
+        "error": error**0.5,
+    }
+    counts = {"trials": 5, "seconds": 1.0, "statuses": {"CONVERGED": 5}}
+    return decoded(Row, {**plain, **counts, **others})
 
 
 class TestShares:
     def test_one_setting_has_the_targets_own_interval(self):
         # Clopper and Pearson for 2 of 5: R's binom.test(2, 5).
-        reach = share_interval([(2, 5)])
+        reach = pooled_share([(2, 5)])
         assert (reach.low, reach.high) == pytest.approx((0.0527450, 0.8533672), abs=1e-6)
 
     def test_settings_that_differ_make_it_wider_than_their_targets_do(self):
-        alike, apart = share_interval([(50, 100)] * 4), share_interval([(0, 100), (100, 100)] * 2)
+        alike, apart = pooled_share([(50, 100)] * 4), pooled_share([(0, 100), (100, 100)] * 2)
         assert alike.high - alike.low < 0.12
         assert apart.high - apart.low > 0.8
 
     def test_it_stays_between_nothing_and_all(self):
-        assert share_interval([(0, 4), (0, 4)]).low == 0.0
-        assert share_interval([(4, 4), (4, 4)]).high == 1.0
+        assert pooled_share([(0, 4), (0, 4)]).low == 0.0
+        assert pooled_share([(4, 4), (4, 4)]).high == 1.0
 
 
 class TestCounting:
@@ -63,7 +72,15 @@ class TestCounting:
         size = part.size(Scale.SMOKE)
         config = part.config(size, seed=0)
         rows = [row("bilevel", setting=table.name) for table in config.setting]
-        run = Run("runkel2024", part.name, "smoke", size.plain(), 0, (), {"rows": rows})
+        run = StudyRun(
+            "runkel2024",
+            part.name,
+            "smoke",
+            size.plain(),
+            0,
+            (),
+            decoded(Summary, {"rows": encoded(rows)}),
+        )
         counted = [table.name for table, _ in _counted(run, config)]
         assert counted
         assert not [name for name in counted if "truth" in name]
@@ -73,7 +90,15 @@ class TestCounting:
         size = part.size(Scale.SMOKE)
         config = part.config(size, seed=0)
         rows = [row("liu", setting=table.name) for table in config.setting]
-        run = Run("liu2024", part.name, "smoke", size.plain(), 0, (), {"rows": rows})
+        run = StudyRun(
+            "liu2024",
+            part.name,
+            "smoke",
+            size.plain(),
+            0,
+            (),
+            decoded(Summary, {"rows": encoded(rows)}),
+        )
         assert [table.name for table, _ in _counted(run, config)] == ["B=2, all parts"]
 
 
@@ -89,12 +114,12 @@ class TestPage:
         config = part.config(size, seed=0)
         names = [table.name for table in config.setting]
         facts = [trained(name, 0.5 if name == "B=2" else 0.4) for name in names]
-        summary = {
+        plain = {
             "settings": facts,
-            "rows": [row("liu", setting=name, error=0.04) for name in names],
+            "rows": encoded([row("liu", setting=name, error=0.04) for name in names]),
             "brackets": [{"setting": name, "ceiling": None} for name in names],
         }
-        run = Run("liu2024", "utility", "smoke", size.plain(), 0, (), summary)
+        run = StudyRun("liu2024", "utility", "smoke", size.plain(), 0, (), decoded(Summary, plain))
         table = defences([(run, config)])
         lines = [line for line in table.splitlines() if "liu2024 utility, " in line]
         assert len(lines) == len(names) - 1 == 5

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.studies.summaries import leaning
 
 from exhume.audit import Serial, make_plan, run
-from exhume.studies import Scale, find, leaning, parts
+from exhume.studies import Scale, find, parts
 from exhume.studies.liu2024.published import DEFENCES, INVERSION, OURS, TABLE_4, TABLE_5
 from exhume.studies.plots import Lines, Plane
 from exhume.studies.publish import note
@@ -59,10 +60,10 @@ def test_shows_the_papers_direction(name, tmp_path):
     size = part.size(Scale.SMOKE)
     run(make_plan(part.config(size, seed=0)), tmp_path / "run", Serial())
     found = note(part, size, "smoke", 0, (), tmp_path / "run")
-    assert found.summary["complete"]
+    assert found.summary.complete
     leans = leaning(part.rows(size), found)
     assert not [label for label in DIRECTION[name] if not leans[label]]
-    statuses = [status for row in found.summary["rows"] for status in row["statuses"]]
+    statuses = [status for row in found.summary.rows for status in row.statuses]
     assert "CRASHED" not in statuses
 
 

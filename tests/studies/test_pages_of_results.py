@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 from exhume.studies import Scale, find, papers, parts
 from exhume.studies.drawing import figure_file, painted
 from exhume.studies.leaderboard import leaderboard
@@ -58,9 +58,9 @@ def test_runs_are_complete_and_of_parts_that_are_declared(paper):
     runs = published(RESULTS, paper)
     assert set(runs) <= {part.name for part in parts(paper)}
     for run in runs.values():
-        assert run.summary["complete"]
-        assert run.summary["command"].startswith(f"exhume study {run.paper} {run.part} ")
-        assert f"--scale {run.scale}" in run.summary["command"]
+        assert run.summary.complete
+        assert run.summary.command.startswith(f"exhume study {run.paper} {run.part} ")
+        assert f"--scale {run.scale}" in run.summary.command
 
 
 @pytest.mark.parametrize("page", [*papers(), "leaderboard"])
@@ -75,7 +75,7 @@ def test_links_and_pictures_lead_somewhere(page):
 
 
 def test_a_folder_that_is_no_study_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"no finished study: it has no study\.json"):
+    with pytest.raises(InputError, match=r"not a finished study: it has no study\.json"):
         publish(tmp_path / "results", [tmp_path])
 
 

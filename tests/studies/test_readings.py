@@ -7,29 +7,31 @@ from typing import Any
 
 import pytest
 
-from exhume.studies import Reading, Run
+from exhume.runlog.codec import decoded
+from exhume.runlog.summary import Summary
+from exhume.studies import StudyReading, StudyRun
 
 
 def row(attack: str, error: float | None, ran: int) -> dict[str, Any]:
     metrics = {} if error is None else {"rmse": {"mean": error}}
-    return {"setting": "a", "attack": attack, "ran": ran, "metrics": metrics}
+    return {"setting": "a", "attack": attack, "ran": ran, "metrics": metrics, "error": error}
 
 
-def run(**facts: Any) -> Run:
+def run(**facts: Any) -> StudyRun:
     setting = {"name": "a", "bound_at": None, **facts}
     rows = [row("liu", 0.3, 0), row("geiping", 0.4, 2), row("cocktail", None, 0)]
-    summary = {"settings": [setting], "rows": rows, "brackets": []}
-    return Run("paper", "part", "laptop", {}, 0, (), summary)
+    summary = decoded(Summary, {"settings": [setting], "rows": rows, "brackets": []})
+    return StudyRun("paper", "part", "laptop", {}, 0, (), summary)
 
 
 def test_what_an_attack_left_counts_only_where_asked():
-    assert run().read(Reading("rmse.mean", "a", "liu")) is None
-    assert run().read(Reading("rmse.mean", "a", "liu", ended=False)) == 0.3
-    assert run().read(Reading("rmse.mean", "a", "cocktail", ended=False)) is None
+    assert run().read(StudyReading("rmse.mean", "a", "liu")) is None
+    assert run().read(StudyReading("rmse.mean", "a", "liu", ended=False)) == 0.3
+    assert run().read(StudyReading("rmse.mean", "a", "cocktail", ended=False)) is None
 
 
 def test_the_strongest_attack_leaves_the_smallest_error():
-    assert run().read(Reading("strongest", "a")) == 0.3
+    assert run().read(StudyReading("strongest", "a")) == 0.3
 
 
 @pytest.mark.parametrize(
@@ -37,10 +39,10 @@ def test_the_strongest_attack_leaves_the_smallest_error():
 )
 def test_a_training_that_diverged_has_a_loss_without_limit(losses, mean):
     found = run(trainings=[{"training_loss": loss} for loss in losses])
-    assert found.read(Reading("final_loss", "a")) == mean
+    assert found.read(StudyReading("final_loss", "a")) == mean
 
 
 def test_figures_within_tables():
     found = run(authenticity={"measured": {"area": 0.6}, "held_out": None})
-    assert found.read(Reading("authenticity.measured.area", "a")) == 0.6
-    assert found.read(Reading("authenticity.held_out.area", "a")) is None
+    assert found.read(StudyReading("authenticity.measured.area", "a")) == 0.6
+    assert found.read(StudyReading("authenticity.held_out.area", "a")) is None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.studies.summaries import leaning
 
 from exhume.attacks import KKT
 from exhume.audit import Serial, make_plan, run
 from exhume.audit.plan import Unit
-from exhume.studies import Reading, Run, Scale, find, leaning, parts
+from exhume.studies import Scale, StudyReading, StudyRun, find, parts
 from exhume.studies.publish import note
 
 PARTS = {part.name: part for part in parts("runkel2024")}
@@ -52,21 +53,22 @@ SPREAD = {"random": 1.0, "tuned": 0.1, "within the span, tuned": 0.1}
 """Deviations of Gaussian starts: that of section 4.4, and a small one."""
 
 
-def _run(name: str, folder: Path) -> Run:
+def _run(name: str, folder: Path) -> StudyRun:
     part = PARTS[name]
     size = part.size(Scale.SMOKE)
     run(make_plan(part.config(size, seed=0)), folder, Serial())
     found = note(part, size, "smoke", 0, (), folder)
-    assert found.summary["complete"]
+    assert found.summary.complete
     return found
 
 
 @pytest.mark.slow
 def test_real_candidates_are_not_told_from_inventions(tmp_path):
     found = _run("authenticity", tmp_path / "run")
-    (facts,) = found.summary["settings"]
-    assert facts["authenticity"]["tells"] is False
-    low = found.read(Reading("authenticity.measured.low", "row-space"))
+    (setting,) = found.summary.settings
+    assert setting.authenticity is not None
+    assert setting.authenticity.tells is False
+    low = found.read(StudyReading("authenticity.measured.low", "row-space"))
     # Too few come back at this size for a judge to learn from, or for an area to be sure of.
     assert low is None or low < 0.5
 
@@ -78,7 +80,7 @@ def test_shows_the_papers_direction(name, tmp_path):
     size = part.size(Scale.SMOKE)
     told = leaning(part.rows(size), found)
     assert not [label for label in DIRECTION[name] if not told[label]]
-    statuses = [status for row in found.summary["rows"] for status in row["statuses"]]
+    statuses = [status for row in found.summary.rows for status in row.statuses]
     assert "CRASHED" not in statuses
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.studies.summaries import leaning
 
 from exhume.audit import Serial, make_plan, run
 from exhume.metrics import lpips_unavailable
-from exhume.studies import Reading, Run, Scale, leaning, parts
+from exhume.studies import Scale, StudyReading, StudyRun, parts
 from exhume.studies.publish import note
 
 PARTS = {part.name: part for part in parts("balle2022")}
@@ -73,25 +74,25 @@ def test_shows_the_papers_direction(name, tmp_path):
     as_published = leaning(rows, found)
     assert [label for label in DIRECTION[name] if not as_published[label]] == []
     if name in LARGER:
-        harder, easier = (found.read(Reading("mse.mean", s), "ridge") for s in LARGER[name])
+        harder, easier = (found.read(StudyReading("mse.mean", s), "ridge") for s in LARGER[name])
         assert harder > 1.2 * easier
     _require_attacks_ran(name, found)
 
 
-def _run(name: str, folder: os.PathLike[str]) -> Run:
+def _run(name: str, folder: os.PathLike[str]) -> StudyRun:
     part = PARTS[name]
     size = part.size(Scale.SMOKE)
     run(make_plan(part.config(size, seed=0)), folder, Serial())
     found = note(part, size, "smoke", 0, (), folder)
-    assert found.summary["complete"]
+    assert found.summary.complete
     return found
 
 
-def _require_attacks_ran(name: str, found: Run) -> None:
+def _require_attacks_ran(name: str, found: StudyRun) -> None:
     """No attack crashed, and the paper's own ran on every target."""
-    statuses = [status for row in found.summary["rows"] for status in row["statuses"]]
+    statuses = [status for row in found.summary.rows for status in row.statuses]
     assert "CRASHED" not in statuses
     if PARTS[name].attacks:
-        own = [r for r in found.summary["rows"] if r["attack"] == PARTS[name].attacks[0]]
+        own = [r for r in found.summary.rows if r.attack == PARTS[name].attacks[0]]
         assert len(own) == len(found.settings())
-        assert all(row["ran"] == row["trials"] for row in own)
+        assert all(row.ran == row.trials for row in own)

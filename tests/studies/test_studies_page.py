@@ -8,9 +8,9 @@ from tests.docs.pages import Session, blocks
 
 from exhume.studies.leaderboard import leaderboard
 from exhume.studies.publish import publish
-from exhume.studies.run import RECORD
+from exhume.studies.reading import RECORD
 
-PAGE = "docs/studies.md"
+PAGE = "docs/how-to/studies.md"
 
 
 def test_an_attack_of_ones_own_gets_on_the_leaderboard(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 from exhume.training import Batches
 
 

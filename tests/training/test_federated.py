@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import dp_accounting
 import numpy as np
@@ -11,20 +12,21 @@ import pytest
 import torch
 
 from exhume import defences
-from exhume.arrays import Array
 from exhume.data import load
 from exhume.defences import DPSGD, Rounds
-from exhume.errors import DivergedError, InputError
-from exhume.mechanism import Mechanism
 from exhume.models import MLP
 from exhume.models.convnet import ConvNet
 from exhume.models.initialise import Initialisation
 from exhume.models.resnet import resnet20
-from exhume.records import Records
+from exhume.protocol.arrays import Array
+from exhume.protocol.errors import DivergedError, InputError
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
 from exhume.training import SGD, Batches
-from exhume.training.federated import Federated, at_parameters
-from exhume.training.gradient import Aggregate, GradientStep, LocalSteps, gradient_step
-from exhume.training.scored import scored
+from exhume.training.federated import Federated, once
+from exhume.training.gradient import GradientStep, gradient_step
+from exhume.training.local_steps import Aggregate, LocalSteps
+from exhume.training.scores import scored
 
 CLASSES = tuple(range(10))
 SECRET = Initialisation(seed=None)
@@ -57,7 +59,7 @@ def plain_loop(
     for chosen in settings.batches(len(data), order):
         sent = []
         for batch in chosen:
-            at = at_parameters(mechanism, objective.named(theta))
+            at = once(mechanism, partial(replace, state=objective.named(theta)))
             release = at.publish(data.take(batch), rng=rng)
             sent.append(objective.flat(dict(release.arrays())))
         mean = torch.stack(sent).mean(dim=0)
@@ -238,13 +240,13 @@ def test_a_training_that_diverges_says_so(digits: Records) -> None:
 def test_what_it_refuses(digits: Records) -> None:
     with pytest.raises(InputError, match="rounds must be at least 1, got 0"):
         Federated(0, 8, SGD(0.1))
-    with pytest.raises(InputError, match="a round takes 400 records, there are 300"):
+    with pytest.raises(InputError, match="a round needs 400 records, but there are 300"):
         trained(Federated(1, 100, SGD(0.1), clients=4), mlp(), digits)
     with pytest.raises(InputError, match="clients = 1, got 2"):
         Federated(1, 8, SGD(0.1), clients=2, poisson=True)
     from exhume.training import Training
 
-    with pytest.raises(InputError, match="takes what sends gradients or updates, not Training"):
+    with pytest.raises(InputError, match="needs gradients or updates, not Training"):
         trained(Federated(1, 8, SGD(0.1)), Training(mlp().network, CLASSES), digits)
 
 

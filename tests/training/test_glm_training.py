@@ -9,10 +9,10 @@ import pytest
 from tests.contract.cases import model, records, standardised
 
 from exhume.defences import OutputPerturbation, Rounding
-from exhume.errors import InputError
-from exhume.mechanism import Mechanism
-from exhume.records import Records
-from exhume.release import Answer, Gradient, Release
+from exhume.protocol.errors import InputError
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Answer, Gradient, Release
 from exhume.training import GLM, Answers, Family, Penalty, Solver
 from exhume.training.answers import probes
 from exhume.training.glm import fitted_scaler
@@ -161,6 +161,26 @@ def test_publishing_each_shares_only_work() -> None:
             np.testing.assert_allclose(
                 release.parameters["coef"], alone.parameters["coef"], rtol=1e-9, atol=1e-10
             )
+
+
+@pytest.mark.parametrize("family", Family, ids=lambda f: f.value)
+def test_pipelines_share_the_units_of_the_fixed_set(family: Family) -> None:
+    """In the fixed set's units each target has a penalty of its own; its parameters are the same.
+
+    The last target is far outside, so that its scaler differs from the fixed set's by a factor.
+    """
+    data = records(family, count=63)
+    x = np.array([1e3, -5.0, 0.0, 1e-2]) + np.array([10.0, 1.0, 1e-3, 1e-2]) * data.x
+    x[62] = x[61] + np.array([80.0, 0.0, 0.0, 0.0])
+    data = Records(x, data.y)
+    training = replace(model(family), standardise=True)
+    fixed, targets = data.take(np.arange(60)), data.take(np.arange(60, 63))
+    each = training.publish_each(fixed, targets, rngs=[_RNG(0)] * 3)
+    for i, release in enumerate(each):
+        alone = training.publish(fixed.with_record(targets.take([i])), rng=_RNG(0))
+        assert release.parameters.keys() == alone.parameters.keys()
+        for name, array in alone.parameters.items():
+            np.testing.assert_allclose(release.parameters[name], array, rtol=1e-9, atol=1e-10)
 
 
 def test_many_targets_go_in_chunks() -> None:

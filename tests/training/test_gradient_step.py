@@ -13,20 +13,15 @@ import torch
 from tests.contract.cases import Case
 from tests.contract.mechanism import MechanismContract
 
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge
-from exhume.mechanism import Mechanism
 from exhume.models import CNN, MLP, Activation, Initialisation, Network
-from exhume.records import Records
-from exhume.release import Gradient, Update
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Gradient, Update
 from exhume.training import SGD, Batches
-from exhume.training.gradient import (
-    Aggregate,
-    GradientStep,
-    LocalSteps,
-    gradient_step,
-    public_parameters,
-)
+from exhume.training.gradient import GradientStep, gradient_step, public_parameters
+from exhume.training.local_steps import Aggregate, LocalSteps
 
 NETWORK = MLP((3, 3), 4, (7,), Activation.RELU)
 STEP = GradientStep(NETWORK, (0, 1, 2, 3), precision="float64")
@@ -279,7 +274,7 @@ def test_the_step_inside_is_found() -> None:
 
 def test_descriptions() -> None:
     assert STEP.describe() == "one gradient of a 9-7-4 network (relu), at its initialisation"
-    assert "an initialisation of its own" in SMALL.describe()
+    assert "a secret initialisation" in SMALL.describe()
     local = LocalSteps(STEP, SGD(0.1), 2, Batches(2, seed=None))
-    assert "batches of 2 in an order of its own" in local.describe()
+    assert "batches of 2 in a secret order" in local.describe()
     assert Aggregate(local, 3).describe().startswith("the mean over 3 clients of 2 local epochs")

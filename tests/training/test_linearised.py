@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from exhume.errors import InputError
 from exhume.models import MLP, Activation
-from exhume.records import Records
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 from exhume.training import SGD, Adam, Batches, Training
-from exhume.training.folded import FoldedSimulator, Moved
 from exhume.training.linearised import Hessian, LinearisedSimulator, unlinearisable
+from exhume.training.many_mlps import FoldedSimulator, Moved
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 12))

@@ -14,11 +14,11 @@ from tests.contract.cases import Case
 from tests.contract.mechanism import MechanismContract
 
 from exhume.data import load
-from exhume.errors import InputError
 from exhume.models import CNN, MLP, Activation, Convolution, Initialisation, Scheme
-from exhume.records import Records
-from exhume.release import Weights
-from exhume.training import SGD, Adam, Batches, Clipping, Training
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
+from exhume.protocol.release import Weights
+from exhume.training import SGD, Adam, Batches, DPClipping, Training
 
 SHAPE = (5, 5)
 IMAGES = CNN(SHAPE, 3, (Convolution(3, 3),))
@@ -47,8 +47,8 @@ VARIANTS = {
     "relu": training(MLP(SHAPE, 3, (4, 4), Activation.RELU), initial=Initialisation(Scheme.HE)),
     "cnn": training(IMAGES, precision="float64"),
     "regression": Training(MLP(SHAPE, 1, (4,)), None, SGD(0.1), 4),
-    "dp": training(clipping=Clipping(1.0, 0.5)),
-    "dp-sgd": training(clipping=Clipping(1.0, 0.5), batches=Batches(6, seed=None, poisson=True)),
+    "dp": training(clipping=DPClipping(1.0, 0.5)),
+    "dp-sgd": training(clipping=DPClipping(1.0, 0.5), batches=Batches(6, seed=None, poisson=True)),
 }
 
 
@@ -165,15 +165,22 @@ class TestLearning:
 
 class TestPrivacy:
     def test_full_batch_composes_gaussians(self):
-        made = training(clipping=Clipping(1.0, 2.0), epochs=7)
+        made = training(clipping=DPClipping(1.0, 2.0), epochs=7)
         expected = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(2.0), 7)
         assert made.event(100) == expected
 
     def test_sampled_batches_compose_sampled_gaussians(self):
-        """100 records in batches of 30: four steps an epoch, each at a rate of .3."""
-        made = training(clipping=Clipping(1.0, 2.0), batches=Batches(30, poisson=True), epochs=5)
+        """100 records in batches of 30: four steps per epoch, each at a rate of .3."""
+        secret = Batches(30, seed=None, poisson=True)
+        made = training(clipping=DPClipping(1.0, 2.0), batches=secret, epochs=5)
         sampled = dp_accounting.PoissonSampledDpEvent(0.3, dp_accounting.GaussianDpEvent(2.0))
         assert made.event(100) == dp_accounting.SelfComposedDpEvent(sampled, 20)
+
+    def test_a_known_draw_of_batches_amplifies_nothing(self):
+        known = Batches(30, seed=4, poisson=True)
+        made = training(clipping=DPClipping(1.0, 2.0), batches=known, epochs=5)
+        plain = dp_accounting.GaussianDpEvent(2.0)
+        assert made.event(100) == dp_accounting.SelfComposedDpEvent(plain, 20)
 
     def test_epsilon(self):
         """T Gaussians of multiplier σ are one of σ/√T: μ = 1, so ε(δ = 1e-5) = 4.3772.
@@ -182,7 +189,7 @@ class TestPrivacy:
         """
         from scipy.stats import norm
 
-        event = training(clipping=Clipping(1.0, 2.0), epochs=4).event(50)
+        event = training(clipping=DPClipping(1.0, 2.0), epochs=4).event(50)
         accountant = dp_accounting.pld.PLDAccountant().compose(event)
         epsilon = accountant.get_epsilon(1e-5)
         assert epsilon == pytest.approx(4.3772, abs=2e-3)
@@ -191,7 +198,7 @@ class TestPrivacy:
         )
 
     def test_without_noise_nothing_is_promised(self):
-        for made in (training(), training(clipping=Clipping(1.0, 0.0))):
+        for made in (training(), training(clipping=DPClipping(1.0, 0.0))):
             assert made.event(10) == dp_accounting.NonPrivateDpEvent()
 
     @settings(deadline=None, max_examples=20)
@@ -200,7 +207,7 @@ class TestPrivacy:
         """One step: at most learning rate · norm / n, however large the record is."""
         fixed_set = records(20, seed=seed)
         made = training(
-            clipping=Clipping(0.1, 0.0), optimiser=SGD(0.5), epochs=1, precision="float64"
+            clipping=DPClipping(0.1, 0.0), optimiser=SGD(0.5), epochs=1, precision="float64"
         )
         x = scale * np.ones((1, *SHAPE))
         start = made.initial.draw(made.network, np.random.default_rng(0))
@@ -224,7 +231,7 @@ class TestPrivacy:
     def test_weights_do_not_get_round_the_bound(self):
         fixed_set = records(20)
         made = training(
-            clipping=Clipping(0.1, 0.0), optimiser=SGD(0.5), epochs=1, precision="float64"
+            clipping=DPClipping(0.1, 0.0), optimiser=SGD(0.5), epochs=1, precision="float64"
         )
         heavy = np.ones(20)
         heavy[0] = 1e6
@@ -237,8 +244,8 @@ class TestPrivacy:
     def test_noise_has_the_stated_size(self):
         """Of 100 runs, one step each: norm · multiplier · rate / n; accepts it, rejects 3 % off."""
         fixed_set = records(10)
-        made = training(clipping=Clipping(0.3, 2.0), optimiser=SGD(0.5), epochs=1)
-        quiet = replace(made, clipping=Clipping(0.3, 0.0))
+        made = training(clipping=DPClipping(0.3, 2.0), optimiser=SGD(0.5), epochs=1)
+        quiet = replace(made, clipping=DPClipping(0.3, 0.0))
         centre = _theta(quiet, fixed_set)
         drawn = np.array([_theta(made, fixed_set, seed) - centre for seed in range(100)])
         size = 0.5 * 0.3 * 2.0 / 10
@@ -248,7 +255,7 @@ class TestPrivacy:
 
     def test_shuffled_batches_have_no_accounting(self):
         with pytest.raises(InputError, match="Poisson"):
-            training(clipping=Clipping(1.0, 1.0), batches=Batches(5))
+            training(clipping=DPClipping(1.0, 1.0), batches=Batches(5))
 
     def test_empty_batches_change_nothing(self):
         """Poisson batches of 1 in 21: a third of the steps see nobody."""
@@ -288,7 +295,7 @@ class TestRefusals:
 
     def test_strange_labels(self):
         data = Records(records().x, np.full(21, 7))
-        with pytest.raises(InputError, match=r"label 7 is none of .*\(0, 1, 2\)"):
+        with pytest.raises(InputError, match=r"label 7 is not one of .*\(0, 1, 2\)"):
             training().publish(data, rng=np.random.default_rng(0))
 
     def test_records_of_another_shape(self):
@@ -311,8 +318,8 @@ class TestRefusals:
             (lambda: training(epochs=0), "epochs must be at least 1, got 0"),
             (lambda: Training(DENSE, (0, 1)), "3 outputs, but there are 2 classes"),
             (lambda: Training(DENSE, None), "one output"),
-            (lambda: Clipping(0.0, 1.0), "clipping norm"),
-            (lambda: Clipping(1.0, -1.0), "noise_multiplier"),
+            (lambda: DPClipping(0.0, 1.0), "clipping norm"),
+            (lambda: DPClipping(1.0, -1.0), "noise_multiplier"),
         ],
     )
     def test_settings(self, make, named):
@@ -328,6 +335,24 @@ def test_description():
     made = training(batches=Batches(6), clipping=None, initial=Initialisation(seed=None))
     assert made.describe() == (
         "a 25-4-3 network (elu), gradient descent, learning rate 0.1, momentum 0.9, 4 epochs, "
-        "batches of 6 in a known order, from an initialisation of its own"
+        "batches of 6 in a known order, from a secret initialisation"
     )
     assert "clipped to 1 with noise 0.5" in VARIANTS["dp"].describe()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_convolutions_sum_large_batches_in_tiles(weighted: bool) -> None:
+    data, mechanism = records(1203), training(IMAGES, precision="float64")
+    weight = np.random.default_rng(1).random(len(data)) if weighted else None
+    objective = mechanism.objective()
+    (first, *_) = mechanism.walk(
+        objective, replace(data, weight=weight), rng=np.random.default_rng(0)
+    )
+    whole = objective.gradient(
+        first.theta,
+        objective.tensor(data.x),
+        objective.responses(data.labels),
+        weight=None if weight is None else objective.tensor(weight),
+        count=len(data),
+    )
+    torch.testing.assert_close(first.gradient, whole)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 from tests.contract.cases import model, records
 
-from exhume.errors import InputError
-from exhume.records import Records
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
 from exhume.training import GLM, Family, Penalty
 from exhume.training.newton import (
     Problem,
@@ -326,7 +326,7 @@ def test_a_class_without_records(family: Family) -> None:
 
 def test_a_label_that_is_no_class() -> None:
     data = records(Family.LOGISTIC)
-    with pytest.raises(InputError, match="label 7 is none of the model's classes"):
+    with pytest.raises(InputError, match="label 7 is not one of the model's classes"):
         model(Family.LOGISTIC).publish(
             Records(data.x, np.where(np.arange(len(data)) == 3, 7, data.labels)), rng=_RNG(0)
         )

@@ -11,16 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.docs.pages import Session, blocks
 
-from exhume.errors import InputError
 from exhume.models import CNN, MLP, Activation, Convolution, Initialisation, Network
-from exhume.records import Records
-from exhume.training import SGD, Adam, Batches, Clipping, Training
-from exhume.training.batched import BatchedSimulator, fitting
-from exhume.training.folded import FoldedSimulator
+from exhume.protocol.errors import InputError
+from exhume.protocol.records import Records
+from exhume.training import SGD, Adam, Batches, DPClipping, Training
 from exhume.training.linearised import LinearisedSimulator
+from exhume.training.many_mlps import FoldedSimulator
+from exhume.training.many_models import BatchedSimulator, fitting
 from exhume.training.simulator import (
     PlainSimulator,
-    differences_in_processes,
     repeatable,
     simulator_for,
 )
@@ -60,7 +59,9 @@ VARIANTS = {
     "folds": Training(MLP((6, 6), 3, (4,)), (0, 1, 2), SGD(0.1, 0.9), 8),
     "images": Training(IMAGES, (0, 1, 2), SGD(0.1, 0.9), 8),
     "adam": Training(MLP((6, 6), 3, (4,)), (0, 1, 2), Adam(0.01), 8),
-    "clipped": Training(MLP((6, 6), 3, (4,)), (0, 1, 2), SGD(0.1), 8, clipping=Clipping(0.5, 0.0)),
+    "clipped": Training(
+        MLP((6, 6), 3, (4,)), (0, 1, 2), SGD(0.1), 8, clipping=DPClipping(0.5, 0.0)
+    ),
     "batches": Training(IMAGES, (0, 1, 2), Adam(0.01), 3, Batches(6)),
 }
 
@@ -116,7 +117,7 @@ class TestEveryEngine:
 
 def test_the_page_shows_what_happens(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    session, todo = Session(), blocks("docs/training.md")
+    session, todo = Session(), blocks("docs/explanation/training.md")
     for block in todo:
         session.run(block)
     assert sum(block.language == "python" for block in todo) >= 2
@@ -189,8 +190,8 @@ class TestBatched:
 
 class TestRepeatable:
     def test_noise_is_left_out(self):
-        made = Training(MLP((6, 6), 3), (0, 1, 2), SGD(0.1), 2, clipping=Clipping(0.5, 2.0))
-        assert repeatable(made).clipping == Clipping(0.5, 0.0)
+        made = Training(MLP((6, 6), 3), (0, 1, 2), SGD(0.1), 2, clipping=DPClipping(0.5, 2.0))
+        assert repeatable(made).clipping == DPClipping(0.5, 0.0)
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
@@ -204,21 +205,3 @@ class TestRepeatable:
         for kind in (PlainSimulator, FoldedSimulator, BatchedSimulator):
             with pytest.raises(InputError, match=f"{reason}.*not known"):
                 kind(made, problem()[0])
-
-
-class TestProcesses:
-    def test_the_same_to_the_last_bit(self):
-        """Whatever the number of processes; the machine and its threads being the same."""
-        fixed_set, _ = problem()
-        made = VARIANTS["folds"]
-        rng = np.random.default_rng(1)
-        x, y = rng.uniform(size=(70, 6, 6)), rng.integers(0, 3, 70)
-        simulator = FoldedSimulator(made, fixed_set)
-        alone = simulator.differences(x, y)
-        assert np.array_equal(differences_in_processes(simulator, x, y, workers=1), alone)
-        assert np.array_equal(differences_in_processes(simulator, x, y, workers=2), alone)
-
-    def test_no_workers_are_refused(self):
-        simulator = FoldedSimulator(VARIANTS["folds"], problem()[0])
-        with pytest.raises(InputError, match="workers"):
-            differences_in_processes(simulator, np.zeros((1, 6, 6)), np.zeros(1, int), workers=0)

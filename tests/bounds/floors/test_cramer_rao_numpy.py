@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhume.bounds.floors import (
-    Binds,
+    ErrorUnit,
+    FloorBinds,
     Probing,
-    Unit,
     cramer_rao_from_jacobian,
     cramer_rao_from_products,
     fisher_floor,
     fisher_leakage,
 )
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 def with_spectrum(singular, outputs, seed=0):
@@ -45,7 +45,7 @@ def test_closed_form_of_a_diagonal():
     # 0.09 (1/4 + 1 + 4) / 3
     assert floor.value == pytest.approx(0.1575)
     assert floor.identifiable_value == floor.value
-    assert (floor.unit, floor.binds) == (Unit.MSE, Binds.UNBIASED)
+    assert (floor.unit, floor.binds) == (ErrorUnit.MSE, FloorBinds.UNBIASED)
     assert (floor.unidentifiable, floor.standard_error) == (0, None)
 
 
@@ -60,7 +60,7 @@ def test_noise_of_its_own_for_each_output():
 
 
 def squared_errors_of_least_squares(jacobian, noise, repeats, seed):
-    """The mean squared error a coordinate of weighted least squares, one a repeat."""
+    """The mean squared error per coordinate of weighted least squares, one a repeat."""
     rng = np.random.default_rng(seed)
     record = rng.normal(size=jacobian.shape[1])
     released = jacobian @ record + noise * rng.normal(size=(repeats, len(jacobian)))
@@ -130,7 +130,7 @@ def test_the_estimate_agrees_with_the_exact_floor(name):
     floor = estimate(jacobian, 0.7, probing=Probing(probes=200), rng=5)
     assert abs(floor.value - exact) < 4 * floor.standard_error + 2e-3 * exact
     assert floor.shortfall < 1e-3
-    assert floor.binds is Binds.UNBIASED
+    assert floor.binds is FloorBinds.UNBIASED
 
 
 @pytest.mark.parametrize("name", SPECTRA)
@@ -223,7 +223,7 @@ def test_fisher_leakage_is_never_above_cramer_rao(jacobian, noise):
         ([[1.0]], 0.0, "above 0"),
         ([[1.0]], -1.0, "above 0"),
         ([[1.0]], math.inf, "infinite"),
-        ([[1.0]], [1.0, 2.0], "one an output"),
+        ([[1.0]], [1.0, 2.0], "one per output"),
     ],
 )
 def test_wrong_input_is_named(jacobian, noise, message):

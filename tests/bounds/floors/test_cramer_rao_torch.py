@@ -13,7 +13,7 @@ from exhume.bounds.floors import (
     release_jacobian,
 )
 from exhume.bounds.floors.jacobian import Jacobian
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -173,11 +173,11 @@ def test_an_operation_without_batched_derivative_still_works():
             # A number taken out of a tensor cannot be batched.
             return gradient * 3 * x**2 * (1.0 + 0.0 * float(gradient.detach().sum()))
 
-    record = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    record = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     # Fewer outputs than inputs: rows by reverse products, which go through backward again.
-    jacobian = release_jacobian(lambda x: Cube.apply(x)[:1], record)
-    np.testing.assert_allclose(jacobian, [[3.0, 0.0]])
-    assert len(shapes) == 3  # for the graph, in vain for the batch, for the row
+    jacobian = release_jacobian(lambda x: Cube.apply(x)[:2], record)
+    np.testing.assert_allclose(jacobian, [[3.0, 0.0, 0.0], [0.0, 12.0, 0.0]])
+    assert len(shapes) == 4  # for the graph, in vain for the batch, for each row
 
 
 def test_dead_outputs_and_directions():

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhume.bounds.floors import (
-    Binds,
-    Unit,
+    ErrorUnit,
+    FloorBinds,
     channel_information,
     cramer_rao_from_jacobian,
     entropy_floor,
@@ -20,11 +20,11 @@ from exhume.bounds.floors import (
     uniform_entropy_power,
     van_trees_from_jacobians,
 )
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 def posterior_mean_error(jacobian, noise, covariance):
-    """The least mean squared error a coordinate that any attack reaches: the posterior mean's."""
+    """The least mean squared error per coordinate that any attack reaches: the posterior mean's."""
     precision = np.linalg.inv(covariance) + jacobian.T @ np.diag(noise**-2.0) @ jacobian
     return float(np.trace(np.linalg.inv(precision)) / len(covariance))
 
@@ -50,7 +50,7 @@ def test_never_above_the_posterior_mean(case):
         dimension=len(covariance),
         entropy_power=gaussian_entropy_power(covariance, dimension=len(covariance)),
     )
-    assert floor.binds is Binds.ALL
+    assert floor.binds is FloorBinds.ALL
     assert floor.value <= posterior_mean_error(jacobian, noise, covariance) * (1 + 1e-9)
 
 
@@ -66,7 +66,7 @@ def test_reached_where_all_directions_are_alike(scale, noise, std):
     exact = posterior_mean_error(scale * rotation, np.full(7, noise), std**2 * np.eye(4))
     assert floor.value == pytest.approx(exact)
     relative = floor.relative_to(std**2)
-    assert relative.unit is Unit.RELATIVE_MSE
+    assert relative.unit is ErrorUnit.RELATIVE_MSE
     assert relative.value == pytest.approx(math.exp(-2 * information / 4))
 
 
@@ -77,7 +77,7 @@ def test_van_trees_is_the_posterior_means_error_and_above_entropy(case):
     floor = van_trees_from_jacobians(jacobian, noise, prior_covariance=covariance)
     exact = posterior_mean_error(jacobian, noise, covariance)
     assert floor.value == pytest.approx(exact, rel=1e-6)
-    assert floor.binds is Binds.ALL
+    assert floor.binds is FloorBinds.ALL
     assert floor.value <= cramer_rao_from_jacobian(jacobian, noise).value * (1 + 1e-6)
 
 

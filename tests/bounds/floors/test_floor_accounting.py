@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from exhume.bounds.floors import event_information, event_replacement_divergence
 from exhume.bounds.floors.accounting import GaussianSteps, gaussian_steps
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 def poisson(rate, noise, steps=1):

@@ -4,19 +4,16 @@ import json
 import math
 
 import pytest
-import typer
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from exhume.cli.bound.floors import register
-from exhume.errors import InputError
+from exhume.cli.bound import app
+from exhume.protocol.errors import InputError
 
 
 @pytest.fixture
 def run(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    app = typer.Typer()
-    register(app)
     runner = CliRunner()
 
     def call(*arguments):
@@ -49,7 +46,7 @@ def test_dp_sgd_gives_both_kinds(run):
     assert unbiased["binds"] == "unbiased attacks only"
     assert every["value"] == pytest.approx(math.exp(-0.2) / (2 * math.pi * math.e))
     assert every["binds"] == "all attacks"
-    assert every["unit"] == "mean squared error a coordinate"
+    assert every["unit"] == "mean squared error per coordinate"
 
 
 def test_sampling_and_the_range_count(run):
@@ -83,7 +80,7 @@ def test_an_infinite_floor(run):
 def test_rates_in_words(run):
     output = run(
         *["rates", "--dimension", "256", "--width", "4096", "--batch", "4"],
-        *["--noise", "2", "--drop", "0.75"],
+        *["--noise", "2", "--drop", "0.75", "--pruned-share", "0"],
     ).output
     lines = {line.split("  ")[0]: line.split() for line in output.splitlines() if line}
     assert lines["none"][1:5] == ["1", "1", "0.25", "1"]
@@ -116,7 +113,7 @@ def test_rates_without_observation_noise(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["floor"], "say what is known"),
+        (["floor"], "give what is known"),
         (["floor", "--steps", "5"], "--noise-multiplier"),
         (["floor", "--rdp-order-2", "-1"], "--rdp-order-2"),
         (["floor", "--rdp-order-2", "nan"], "--rdp-order-2"),

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from exhume.bounds.floors import Binds, Floor, Unit
-from exhume.errors import InputError
+from exhume.bounds.floors import ErrorUnit, Floor, FloorBinds
+from exhume.protocol.errors import InputError
 
 
 def make(value, **fields):
-    settings = {"unit": Unit.MSE, "method": "by hand", "binds": Binds.UNBIASED} | fields
+    settings = {"unit": ErrorUnit.MSE, "method": "by hand", "binds": FloorBinds.UNBIASED} | fields
     return Floor(value=value, **settings)
 
 
@@ -21,20 +21,20 @@ def test_a_negative_floor_or_nan_is_refused(value):
 
 def test_text_says_whom_it_binds():
     assert str(make(0.25)) == (
-        "mean squared error a coordinate ≥ 0.25, unbiased attacks only (by hand)"
+        "mean squared error per coordinate ≥ 0.25, unbiased attacks only (by hand)"
     )
-    assert "all attacks" in str(make(0.25, binds=Binds.ALL))
+    assert "all attacks" in str(make(0.25, binds=FloorBinds.ALL))
     assert "± 0.01" in str(make(0.25, standard_error=0.01))
 
 
 def test_root_by_the_delta_method():
     root = make(0.25, standard_error=0.01, identifiable_value=0.16, shortfall=0.2).root()
-    assert root.unit is Unit.RMSE
+    assert root.unit is ErrorUnit.RMSE
     assert root.value == 0.5
     assert root.standard_error == pytest.approx(0.01)
     assert root.identifiable_value == pytest.approx(0.4)
     assert root.shortfall == pytest.approx(0.1)
-    assert root.binds is Binds.UNBIASED
+    assert root.binds is FloorBinds.UNBIASED
     assert make(math.inf).root().value == math.inf
     with pytest.raises(InputError, match="mean squared error"):
         root.root()
@@ -43,7 +43,7 @@ def test_root_by_the_delta_method():
 def test_relative_to_the_records_mean_square():
     relative = make(0.25, standard_error=0.01).relative_to(0.5)
     assert (relative.value, relative.standard_error) == (0.5, 0.02)
-    assert relative.unit is Unit.RELATIVE_MSE
+    assert relative.unit is ErrorUnit.RELATIVE_MSE
     with pytest.raises(InputError, match="mean_square"):
         make(0.25).relative_to(0.0)
     with pytest.raises(InputError, match="relative"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-PAGE = Path(__file__).parents[3] / "docs" / "floors.md"
+PAGE = Path(__file__).parents[3] / "docs/explanation/floors.md"
 BLOCKS = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 COMMANDS = [block for block in BLOCKS if block.startswith("$ exhume bound ")]
 

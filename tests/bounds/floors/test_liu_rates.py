@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhume.bounds.floors import (
-    Binds,
+    FloorBinds,
     cramer_rao_from_jacobian,
     fisher_floor,
     fisher_leakage,
     release_jacobian,
 )
 from exhume.bounds.floors.liu import (
-    Network,
     Strengths,
+    TwoLayerBatch,
     all_rates,
     dp_sgd,
     dropout,
@@ -30,9 +30,9 @@ from exhume.bounds.floors.liu import (
     pruned_share,
     secure_aggregation,
 )
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
-NETWORK = Network(dimension=64, width=4096, batch=4, observation_noise=0.5)
+NETWORK = TwoLayerBatch(dimension=64, width=4096, batch=4, observation_noise=0.5)
 STRENGTHS = Strengths(noise=2.0, clip_ratio=3.0, drop=0.75, pruned_share=0.36, clients=10)
 
 # By hand from Table 1 with √(d/m) = 1/8, σ = .5, σ₀ = 2, ‖G‖/C = 3, p = .75, p̂ = .36; the noise
@@ -56,7 +56,7 @@ def test_golden_table():
         upper, lower = GOLDEN[row.defence]
         assert row.lower == pytest.approx(lower, rel=1e-7)
         assert row.upper == (None if upper is None else pytest.approx(upper, rel=1e-12))
-        assert row.binds is Binds.UNBIASED
+        assert row.binds is FloorBinds.UNBIASED
         assert row.lower_source
         assert "lower:" in row.assumptions
 
@@ -69,7 +69,7 @@ def test_defences_switched_off_are_no_defence():
 
 
 networks = st.builds(
-    Network,
+    TwoLayerBatch,
     dimension=st.integers(1, 5000),
     width=st.integers(1, 100_000),
     batch=st.integers(1, 64),
@@ -159,17 +159,19 @@ def test_without_noise_there_is_no_lower_rate():
 
 
 def test_assumptions_that_fail_are_named():
-    assert no_defence(Network(dimension=256, width=4096, batch=4)).violated == ()
-    (batch,) = no_defence(Network(dimension=64, width=4096, batch=4)).violated
+    assert no_defence(TwoLayerBatch(dimension=256, width=4096, batch=4)).violated == ()
+    (batch,) = no_defence(TwoLayerBatch(dimension=64, width=4096, batch=4)).violated
     assert batch == "batch⁴ ≤ dimension (256 > 64)"
-    (width,) = dropout(Network(dimension=256, width=4096, batch=4), 0.5).violated
+    (width,) = dropout(TwoLayerBatch(dimension=256, width=4096, batch=4), 0.5).violated
     assert width == "width ≥ batch² · dimension (2048 < 4096)"
-    assert len(secure_aggregation(Network(dimension=256, width=4096, batch=4), 10).violated) == 2
+    assert (
+        len(secure_aggregation(TwoLayerBatch(dimension=256, width=4096, batch=4), 10).violated) == 2
+    )
     assert (
         "width > batch (2 ≤ 3)"
-        in local_aggregation(Network(dimension=100, width=2, batch=3)).violated
+        in local_aggregation(TwoLayerBatch(dimension=100, width=2, batch=3)).violated
     )
-    assert gradient_pruning(Network(dimension=64, width=4096, batch=4), 0.1).violated == ()
+    assert gradient_pruning(TwoLayerBatch(dimension=64, width=4096, batch=4), 0.1).violated == ()
 
 
 def two_layer_gradient(dimension, width, seed):
@@ -196,7 +198,9 @@ def constants(dimension, width):
         jacobian = release_jacobian(*two_layer_gradient(dimension, width, seed))
         exact += dimension * cramer_rao_from_jacobian(jacobian, noise).value / 4
         loose += dimension * fisher_floor(fisher_leakage(jacobian, noise)).value / 4
-    rate = no_defence(Network(dimension=dimension, width=width, observation_noise=noise)).lower
+    rate = no_defence(
+        TwoLayerBatch(dimension=dimension, width=width, observation_noise=noise)
+    ).lower
     return math.sqrt(exact) / rate, math.sqrt(loose) / rate
 
 
@@ -222,10 +226,13 @@ def test_pruning_small_entries_takes_little_of_the_jacobian():
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: Network(dimension=0, width=1), "dimension"),
-        (lambda: Network(dimension=1, width=-1), "width"),
-        (lambda: Network(dimension=1, width=1, batch=0), "batch"),
-        (lambda: Network(dimension=1, width=1, observation_noise=math.nan), "observation_noise"),
+        (lambda: TwoLayerBatch(dimension=0, width=1), "dimension"),
+        (lambda: TwoLayerBatch(dimension=1, width=-1), "width"),
+        (lambda: TwoLayerBatch(dimension=1, width=1, batch=0), "batch"),
+        (
+            lambda: TwoLayerBatch(dimension=1, width=1, observation_noise=math.nan),
+            "observation_noise",
+        ),
         (lambda: gradient_noise(NETWORK, -1.0), "noise"),
         (lambda: gradient_clipping(NETWORK, math.nan), "clip_ratio"),
         (lambda: dp_sgd(NETWORK, math.inf, 1.0), "noise"),

@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhume.bounds.floors import (
-    Binds,
+    FloorBinds,
     fisher_floor,
     fisher_leakage,
     renyi_floor,
     renyi_floor_of_event,
 )
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 def test_golden_values():
     # .25 / (e - 1)
     assert renyi_floor(1.0).value == pytest.approx(0.14549417, rel=1e-7)
-    assert renyi_floor(1.0).binds is Binds.UNBIASED
+    assert renyi_floor(1.0).binds is FloorBinds.UNBIASED
     assert renyi_floor(1.0, ranges=2.0).value == pytest.approx(4 * 0.14549417, rel=1e-7)
     # Σ range²/4 over d = (1 + 9)/8
     assert renyi_floor(1.0, ranges=[1.0, 3.0]).value == pytest.approx(1.25 / (math.e - 1))
@@ -103,7 +103,7 @@ def test_fisher_leakage():
     assert fisher_leakage(jacobian, 1.0) == 4.5
     assert fisher_leakage(jacobian, [1.0, 2.0]) == 3.0
     assert fisher_floor(4.0).value == 0.25
-    assert fisher_floor(4.0).binds is Binds.UNBIASED
+    assert fisher_floor(4.0).binds is FloorBinds.UNBIASED
     assert fisher_floor(0.0).value == math.inf
     assert fisher_floor(math.inf).value == 0.0
 

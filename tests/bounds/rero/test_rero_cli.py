@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from exhume import bounds
 from exhume.cli.bound import app
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 DP_SGD = ["--noise-multiplier", "1", "--sample-rate", "0.1", "--steps", "100"]
 
@@ -123,7 +123,7 @@ def test_words_fit_eighty_columns():
     assert max(map(len, output.splitlines())) <= 80
     words = " ".join(output.split())
     assert "No attack comes within the threshold with a probability above 46.9 %" in words
-    assert "a blind guess does with 10 %" in words
+    assert "a blind guess succeeds with 10 %" in words
     assert "Theorem 2" in words
 
 
@@ -145,11 +145,15 @@ def test_help(command):
         (["--kappa", "0.1"], "exactly one of"),
         ([*DP_SGD, "--epsilon", "1", "--kappa", "0.1"], "exactly one of"),
         (["--epsilon", "1", "--rho", "1", "--kappa", "0.1"], "exactly one of"),
-        (DP_SGD, "either --kappa or --prior"),
+        (
+            ("--solve-for", "noise-multiplier", "--gamma", "0.1"),
+            "is missing: give --kappa, or --prior",
+        ),
+        (("--rho", "0.5", "--delta", "1e-5"), "--delta can only be used with --epsilon or"),
         ([*DP_SGD, "--kappa", "0.1", "--prior", "finite", "--size", "3"], "not both"),
         ([*DP_SGD, "--kappa", "1.1"], "--kappa must be a probability"),
         ([*DP_SGD, "--kappa", "nan"], "--kappa must be a probability"),
-        ([*DP_SGD, "--kappa", "0.1", "--eta", "1"], "--eta does not go with --kappa"),
+        ([*DP_SGD, "--kappa", "0.1", "--eta", "1"], "--eta cannot be combined with --kappa"),
         (["--noise-multiplier", "-1", "--kappa", "0.1"], "noise_multiplier"),
         (["--noise-multiplier", "nan", "--kappa", "0.1"], "noise_multiplier"),
         (["--noise-multiplier", "1", "--sample-rate", "2", "--kappa", "0.1"], "sample_rate"),
@@ -157,20 +161,26 @@ def test_help(command):
         (["--epsilon", "-1", "--kappa", "0.1"], "epsilon"),
         (["--epsilon", "nan", "--kappa", "0.1"], "epsilon"),
         (["--epsilon", "1", "--delta", "2", "--kappa", "0.1"], "delta"),
-        (["--epsilon", "1", "--steps", "3", "--kappa", "0.1"], "--steps does not go with"),
-        (["--rho", "1", "--delta", "0.1", "--kappa", "0.1"], "--delta does not go with"),
+        (["--epsilon", "1", "--steps", "3", "--kappa", "0.1"], "--steps can only be used with"),
+        (["--rho", "1", "--delta", "0.1", "--kappa", "0.1"], "--delta can only be used with"),
         (["--epsilon", "1", "--neighbours", "add", "--kappa", "0.1"], "--neighbours"),
-        (["--rdp-order", "2", "--kappa", "0.1"], "go together"),
+        (["--rdp-order", "2", "--kappa", "0.1"], "must be given together"),
         (["--rdp-order", "1", "--rdp-epsilon", "1", "--kappa", "0.1"], "above 1"),
-        ([*DP_SGD, "--gamma", "0.1", "--kappa", "0.1"], "--gamma goes with"),
-        (["--solve-for", "steps", "--gamma", "0.2", "--kappa", "0.1"], "can find noise-multiplier"),
+        ([*DP_SGD, "--gamma", "0.1", "--kappa", "0.1"], "--gamma can only be used with"),
+        (["--solve-for", "steps", "--gamma", "0.2", "--kappa", "0.1"], "must be noise-multiplier"),
         (["--solve-for", "noise-multiplier", "--kappa", "0.1"], "needs --gamma"),
-        ([*DP_SGD, "--prior", "cauchy"], "unknown prior 'cauchy'"),
+        ([*DP_SGD, "--prior", "cauchy"], "no prior called 'cauchy'"),
         ([*DP_SGD, "--prior", "gaussian", "--eta", "1"], "needs --dimension and --sigma"),
         ([*DP_SGD, "--prior", "finite"], "--size or --probabilities"),
-        ([*DP_SGD, "--prior", "finite", "--probabilities", "a,b"], "numbers with commas"),
-        ([*DP_SGD, "--prior", "finite", "--size", "3", "--eta", "1"], "--eta does not go with"),
-        ([*DP_SGD, "--prior", "samples", "--eta", "1", "--file", "none.npz"], "can't be read"),
+        ([*DP_SGD, "--prior", "finite", "--probabilities", "a,b"], "comma-separated numbers"),
+        (
+            [*DP_SGD, "--prior", "finite", "--size", "3", "--eta", "1"],
+            "--eta cannot be combined with",
+        ),
+        (
+            [*DP_SGD, "--prior", "samples", "--eta", "1", "--file", "none.npz"],
+            "none.npz: no such file",
+        ),
     ],
 )
 def test_errors(arguments, message):
@@ -188,7 +198,7 @@ def test_naive_kappa_is_refused(tmp_path):
 def test_pickles_and_other_arrays_are_refused(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object))
     np.savez(tmp_path / "other.npz", a=np.zeros(3), b=np.zeros(3))
-    for name, message in [("objects.npy", "can't be read"), ("other.npz", "no array x")]:
+    for name, message in [("objects.npy", "cannot be read"), ("other.npz", "no array x")]:
         file = str(tmp_path / name)
         with pytest.raises(InputError, match=message):
             _run("kappa", "--prior", "pool", "--file", file, "--eta", "1")
@@ -206,7 +216,7 @@ def test_figure_is_small_and_the_same_every_time(tmp_path):
 def test_figure_errors(tmp_path):
     with pytest.raises(InputError, match=r"\.svg"):
         _run("figure", "--out", str(tmp_path / "a.png"))
-    with pytest.raises(InputError, match="can't be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         _run("figure", "--out", str(tmp_path / "missing" / "a.svg"))
 
 
@@ -226,3 +236,30 @@ def test_importing_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_without_kappa_there_is_a_table_over_it() -> None:
+    rows = _json("rero", *DP_SGD)["gamma"]
+    for row in rows:
+        alone = _json("rero", *DP_SGD, "--kappa", str(row["kappa"]))
+        assert row["gamma"] == pytest.approx(alone["gamma"])
+    words = " ".join(_run("rero", *DP_SGD).split())
+    assert "0.46919" in words
+    assert "Choose it by what the adversary knows" in words
+    guarantee = _json("rero", "--epsilon", "1", "--delta", "1e-5")
+    assert guarantee["privacy"] is None
+    assert guarantee["gamma"][1]["gamma"] == pytest.approx(0.1 * np.e + 1e-5)
+
+
+def test_epsilon_is_told_as_opacus_tells_it() -> None:
+    # Opacus 1.6, PRVAccountant: 100 steps at noise 1 and rate .1, delta 1e-5: 7.05.
+    assert _json("rero", *DP_SGD)["privacy"]["epsilon"] == pytest.approx(7.05, abs=0.02)
+    words = " ".join(_run("rero", *DP_SGD, "--kappa", "0.1", "--delta", "1e-6").split())
+    assert "at delta 1e-06" in words
+
+
+def test_no_bound_is_no_finding() -> None:
+    for options in ((), ("--kappa", "0.1")):
+        words = " ".join(_run("rero", "--noise-multiplier", "0", *options).split())
+        assert "Proven limit: none" in words
+        assert "100 %" not in words

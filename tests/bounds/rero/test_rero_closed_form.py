@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exhume import bounds
 from exhume.bounds import rdp
 from exhume.bounds.closed_form import gaussian_shift
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 kappas = st.floats(1e-12, 1.0 - 1e-6)
 epsilons = st.floats(0.0, 20.0)

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from exhume import bounds
 from exhume.bounds.flatten import flatten
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 noises = st.floats(0.3, 20.0)
 rates = st.floats(0.001, 1.0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhume import bounds
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 @settings(max_examples=40, deadline=None)

@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 from exhume import bounds
 from exhume.bounds import discretise
 from exhume.bounds.privacy_loss import PrivacyLoss, nothing
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 KAPPAS = np.array([0.0, 1e-9, 1e-6, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.999, 1.0])
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from exhume import bounds
-from exhume.bounds.samples import MOST_SAMPLES, clopper_pearson_upper
-from exhume.errors import InputError
+from exhume.bounds.samples import MOST_SAMPLES
+from exhume.protocol.errors import InputError
+from exhume.stats.proportions import clopper_pearson_high
 
 METHODS = ("mean-distance", "doubled-radius")
 
@@ -62,7 +63,7 @@ def test_the_naive_count_would_be_unsound():
     points = _on_a_sphere(np.random.default_rng(0), 400)
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
     naive = (distances <= 1.0).sum(axis=1).max() / 400
-    assert clopper_pearson_upper(round(400 * naive), 400, 0.95) < 0.3
+    assert clopper_pearson_high(round(400 * naive), 400) < 0.3
     assert bounds.kappa_from_samples(points, eta=1.0).kappa == 1.0
 
 
@@ -154,9 +155,9 @@ def test_images_keep_their_shape():
 
 
 def test_clopper_pearson_against_its_definition():
-    upper = clopper_pearson_upper(3, 20, 0.9)
+    upper = clopper_pearson_high(3, 20, confidence=0.9)
     assert binom.cdf(3, 20, upper) == pytest.approx(0.1, rel=1e-9)
-    assert clopper_pearson_upper(20, 20, 0.9) == 1.0
+    assert clopper_pearson_high(20, 20, confidence=0.9) == 1.0
 
 
 def test_there_is_no_naive_kappa():
@@ -175,7 +176,7 @@ def test_there_is_no_naive_kappa():
         (lambda: bounds.kappa_from_samples([[0.0], [1.0]], eta=-0.1), "eta"),
         (lambda: bounds.kappa_from_samples([[0.0], [1.0]], eta=[0.1, -0.1]), "eta"),
         (lambda: bounds.kappa_from_samples([[0.0], [1.0]], eta=[0.1, math.nan]), "eta"),
-        (lambda: bounds.kappa_from_samples([[0.0], [1.0]], eta=[0.1, 0.1, 0.1]), "one a sample"),
+        (lambda: bounds.kappa_from_samples([[0.0], [1.0]], eta=[0.1, 0.1, 0.1]), "one per sample"),
         (lambda: bounds.kappa_from_samples([[0.0], [1.0]], eta=0.1, confidence=1.0), "confidence"),
         (lambda: bounds.kappa_from_samples([[0.0], [1.0]], eta=0.1, method="x"), "unknown method"),
         (lambda: bounds.kappa_from_samples(np.zeros((MOST_SAMPLES + 1, 1)), eta=0.1), "subset"),
@@ -186,3 +187,13 @@ def test_there_is_no_naive_kappa():
 def test_wrong_parameters(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e200, 1e308])
+def test_values_whose_squares_overflow_are_refused(scale: float) -> None:
+    """Without the check, such distances are NaN, count as far, and kappa is too low."""
+    points = scale * np.array([[0.0], [0.1], [1.0]])
+    with pytest.raises(InputError, match="too large to square"):
+        bounds.kappa_of_pool(points, eta=0.2 * scale)
+    smaller = points / scale
+    assert bounds.kappa_of_pool(smaller, eta=0.2) == bounds.kappa_of_pool(1e100 * smaller, eta=2e99)

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import ndtri
 
 from exhume import bounds
-from exhume.errors import InputError
+from exhume.protocol.errors import InputError
 
 
 @pytest.mark.parametrize(
