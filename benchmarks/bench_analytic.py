@@ -1,10 +1,11 @@
-"""Batches of CIFAR-10 out of one gradient of a fully connected network, without optimising.
+"""Recovers batches of CIFAR-10 from one gradient of a fully connected network, analytically.
 
-Each row: mean PSNR over the images of all batches (by assignment, cap 100 dB), the worst image, the
-share of images above 40 dB, the share of labels that are right, the share of batches that the
-attack itself calls converged, and its processor seconds a batch. The baseline is each image's own
-best constant colour. "edges alone" is independent component analysis of ∂x∂y without what follows,
-"pixels alone" of the pixels as they are: the naive way. All on one thread, in this one run.
+Each row shows: the mean PSNR over the images of all batches (by assignment, cap 100 dB), the worst
+image, the share of images above 40 dB, the share of correct labels, the share of batches that the
+attack itself calls converged, and its processor seconds per batch. The baseline is the best
+constant colour of each image. "edges alone" is independent component analysis of ∂x∂y without the
+later steps; "pixels alone" is the naive variant on plain pixels. All rows run on one thread, in
+one run.
 
     EXHUME_DATA=… python benchmarks/bench_analytic.py --batches 10 --seeds 3
 """
@@ -20,17 +21,17 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from exhume.attacks.analytic import Cocktail, FirstLayer, Imprint, Sparsity
-from exhume.attacks.analytic.observed import observe
-from exhume.attacks.analytic.unmixing import unmix
-from exhume.attacks.base import Attack
+from exhume.attacks.gradients.analytic import Cocktail, FirstLayer, Imprint, Sparsity
+from exhume.attacks.gradients.analytic.read_gradient import FirstLayerGradient, observe
+from exhume.attacks.gradients.analytic.unmixing import unmix
 from exhume.data import load
-from exhume.knowledge import Knowledge
 from exhume.metrics import PSNR, match
 from exhume.models import MLP, Activation, Initialisation
-from exhume.reconstruction import Reconstruction, Status
-from exhume.records import Records
-from exhume.release import Gradient
+from exhume.protocol.attack import Attack
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction, Status
+from exhume.protocol.records import Records
+from exhume.protocol.release import Gradient
 from exhume.training.gradient import GradientStep
 
 SHAPE, CLASSES = (32, 32, 3), tuple(range(10))
@@ -51,7 +52,7 @@ class Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--batches", type=int, default=10, help="batches a seed")
+    parser.add_argument("--batches", type=int, default=10, help="batches per seed")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="", help="rows whose name contains this")
     chosen = parser.parse_args()
@@ -59,7 +60,7 @@ def main() -> None:
     data = load("cifar-10")
     assert data.test is not None
     print(f"CIFAR-10, 3072-512-512-10, untrained, float32 gradients; {chosen.batches} batches x ")
-    print(f"{chosen.seeds} seeds (network, batches and attack drawn anew); cap 100 dB\n")
+    print(f"{chosen.seeds} seeds (each with its own network, batches and attack); cap 100 dB\n")
     print(
         "attack                       B  PSNR dB  worst  constant  >40 dB  labels  converged  CPU s"
     )
@@ -92,11 +93,11 @@ def attacking(attack: Attack) -> Solver:
 
 
 def unmixing_alone(shape: tuple[int, ...]) -> Solver:
-    """Return independent components of rows seen as ``shape``, and nothing after them."""
+    """Return independent components of rows seen as ``shape``, without further steps."""
 
     def solve(release: Gradient, knowledge: Knowledge, seed: int) -> Reconstruction:
         observed = observe(release, knowledge)
-        assert not isinstance(observed, str)
+        assert isinstance(observed, FirstLayerGradient)
         factors = observed.factors()
         unmixing = unmix(factors.right, shape, np.random.default_rng(seed))
         samples = np.clip(factors.inputs(unmixing), 0.0, 1.0).reshape(-1, *SHAPE)
@@ -106,7 +107,7 @@ def unmixing_alone(shape: tuple[int, ...]) -> Solver:
 
 
 def report(row: Row, own: Records, test: Records, seeds: int, batches: int) -> None:
-    """Print a line: every batch of every seed."""
+    """Print one line over every batch of every seed."""
     scores, labels, constant, converged, seconds = [], [], [], [], []
     for seed in range(seeds):
         step, knowledge = setting(row, own, seed)
@@ -134,7 +135,7 @@ def report(row: Row, own: Records, test: Records, seeds: int, batches: int) -> N
 
 
 def setting(row: Row, own: Records, seed: int) -> tuple[GradientStep, Knowledge]:
-    """Return the step that the client takes, and what the server knows."""
+    """Return the step that the client takes, and the server's knowledge."""
     network = MLP(SHAPE, 10, (512, 512), row.activation)
     step = GradientStep(network, CLASSES, Initialisation(seed=seed))
     knowledge = Knowledge(record_shape=SHAPE, value_range=(0.0, 1.0), training=step)

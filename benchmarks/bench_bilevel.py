@@ -1,8 +1,8 @@
-"""Where bilevel reconstruction ends for which start, and what a step of it costs.
+"""The end point of bilevel reconstruction for each start, and the cost of a step.
 
     EXHUME_DATA=... python benchmarks/bench_bilevel.py [affine] [hidden] [mixture] [paper] [wide]
 
-Pictures are Fashion-MNIST's, odd against even classes; ``paper`` and ``wide`` have the sizes of
+Pictures come from Fashion-MNIST, odd against even classes; ``paper`` and ``wide`` have the sizes of
 Runkel et al. 2024 (3072-1 and 3072-6144-1) and CIFAR-10, animals against vehicles. Labels are
 known. Distances of pictures are root mean squares. Seconds are CPU seconds of one thread.
 """
@@ -18,20 +18,20 @@ import numpy as np
 import torch
 from bench_weights_only import pictures
 
-from exhume.arrays import Array, FloatArray
-from exhume.attacks.bilevel import Bilevel
-from exhume.attacks.bilevel.hidden import HiddenLevel
-from exhume.attacks.bilevel.network import NetworkLevel
-from exhume.attacks.kkt.network import HiddenLayer
-from exhume.attacks.starts import GivenStart, MixedStart, Start, UniformStart
+from exhume.attacks.weights_only.bilevel import Bilevel
+from exhume.attacks.weights_only.bilevel.hidden import HiddenLevel
+from exhume.attacks.weights_only.bilevel.network import NetworkLevel
+from exhume.attacks.weights_only.read_weights import HiddenLayer
+from exhume.attacks.weights_only.starts import GivenStart, MixedStart, Start, UniformStart
 from exhume.data import load
-from exhume.knowledge import Knowledge
 from exhume.models.base import Network
 from exhume.models.initialise import Initialisation
 from exhume.models.mlp import MLP
 from exhume.models.two_layer import TwoLayer
-from exhume.records import Records
-from exhume.release import Weights
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.records import Records
+from exhume.protocol.release import Weights
 from exhume.training.stationary import Stationary
 
 ANIMALS = (2, 3, 4, 5, 6, 7)
@@ -39,7 +39,7 @@ ANIMALS = (2, 3, 4, 5, 6, 7)
 
 @dataclass(frozen=True, eq=False)
 class Victim:
-    """A trained network, its records, and as many of another partition."""
+    """A trained network, its records, and as many from another partition."""
 
     release: Weights
     knowledge: Knowledge
@@ -48,7 +48,7 @@ class Victim:
 
 
 def victim(network: Network, data: Records, other: Records, decay: float) -> Victim:
-    """Train to the end, as ``Stationary`` does."""
+    """Train to convergence, as ``Stationary`` does."""
     training = Stationary(network, (0, 1), weight_decay=decay)
     release = training.publish(data, rng=np.random.default_rng(0))
     return Victim(release, known(training, data), data, other)
@@ -64,14 +64,14 @@ def known(training: Stationary, data: Records) -> Knowledge:
 
 
 def nearest(samples: Array, records: Array) -> FloatArray:
-    """Return each sample's distance (n,) to the nearest of some records."""
+    """Return the distance (n,) from each sample to the nearest of some records."""
     x, y = (a.reshape(len(a), -1) for a in (samples, records))
     squares = (x**2).mean(1)[:, None] + (y**2).mean(1) - 2.0 * (x @ y.T) / x.shape[1]
     return np.sqrt(np.maximum(squares, 0.0)).min(axis=1)
 
 
 def three_starts(who: Victim, attack: Bilevel) -> None:
-    """Print where the three starts of the paper end."""
+    """Print the end points of the paper's three starts."""
     count = len(who.data.labels)
     starts: tuple[tuple[str, Start], ...] = (
         ("ground truth", GivenStart(who.data.x)),
@@ -90,23 +90,23 @@ def three_starts(who: Victim, attack: Bilevel) -> None:
             f"{stats['size']:.3g}; moved {stats['moved']:.4f}; nearest training picture "
             f"{np.median(nearest(found.samples, who.data.x)):.3f}, nearest start "
             f"{np.median(nearest(found.samples, drawn)):.3f}; {seconds:.1f} s, "
-            f"{1000 * seconds / one.steps:.0f} ms a step"
+            f"{1000 * seconds / one.steps:.0f} ms per step"
         )
 
 
 def bench_affine() -> None:
-    """An affine classifier of 100 pictures."""
+    """Measure an affine classifier of 100 pictures."""
     three_starts(victim(MLP((28, 28), 1, hidden=()), *pictures(0, 100), 1e-2), Bilevel())
 
 
 def bench_hidden() -> None:
-    """One hidden layer of 200 ReLUs, 50 pictures."""
+    """Measure one hidden layer of 200 ReLUs, with 50 pictures."""
     network = TwoLayer((28, 28), 1, 200, hidden_bias=True, output_bias=True)
     three_starts(victim(network, *pictures(0, 50), 1e-2), Bilevel(steps=80, rate=0.02))
 
 
 def bench_mixture() -> None:
-    """Equation 10: 5 × 5 mixtures of truth, another partition and noise, at affine size."""
+    """Measure equation 10: 5 × 5 mixtures of truth, another partition and noise, affine size."""
     who = victim(MLP((28, 28), 1, hidden=()), *pictures(0, 100), 1e-2)
     print("λ2 \\ λ1: distance to the nearest training picture / of the other partition / of noise")
     for second in (0.0, 0.25, 0.5, 0.75, 1.0):
@@ -125,7 +125,7 @@ def bench_mixture() -> None:
 
 
 def _coloured(count: int) -> tuple[Records, Records]:
-    """Return training pictures and as many of another partition, animals against vehicles."""
+    """Return training pictures and as many from another partition, animals against vehicles."""
     train = load("cifar-10").train
     order = np.random.default_rng(7).permutation(len(train.labels))[:1000]
     x, y = train.x[order].astype(np.float64), np.isin(train.labels[order], ANIMALS).astype(int)
@@ -135,7 +135,7 @@ def _coloured(count: int) -> tuple[Records, Records]:
 
 
 def bench_paper() -> None:
-    """The paper's affine classifier, 500 pictures."""
+    """Measure the paper's affine classifier, with 500 pictures."""
     begun = time.process_time()
     who = victim(MLP((32, 32, 3), 1, hidden=()), *_coloured(500), 1e-2)
     print(f"3072-1 trained in {time.process_time() - begun:.0f} s")
@@ -143,7 +143,7 @@ def bench_paper() -> None:
 
 
 def bench_wide() -> None:
-    """The paper's hidden layer, 50 pictures, and what the span of the records saves."""
+    """Measure the paper's hidden layer, with 50 pictures, and the gain from the records' span."""
     begun = time.process_time()
     who = _wide(*_coloured(50))
     print(f"3072-6144-1 trained in {time.process_time() - begun:.0f} s")
@@ -153,7 +153,7 @@ def bench_wide() -> None:
 
 
 def _wide(data: Records, other: Records) -> Victim:
-    """Train 3072-6144-1 where it ends anyway: in the span of its records."""
+    """Train 3072-6144-1 in the span of its records, where it converges anyway."""
     network = TwoLayer((32, 32, 3), 1, 6144, hidden_bias=True, output_bias=True)
     training = Stationary(network, (0, 1), weight_decay=1e-2)
     drawn = Initialisation(seed=0).draw(network, np.random.default_rng(0))
@@ -169,10 +169,10 @@ def _wide(data: Records, other: Records) -> Victim:
 
 
 def _compare(who: Victim) -> None:
-    """One step of training and one Hessian product: among the records, and in all pixels."""
-    from exhume.attacks.kkt.network import read
+    """Compare one training step and one Hessian product in the records' span and in all pixels."""
+    from exhume.attacks.weights_only.read_weights import read_any
 
-    target = read(who.release, who.knowledge)
+    target = read_any(who.release, who.knowledge)
     training = who.knowledge.training
     assert isinstance(target, HiddenLayer)
     assert isinstance(training, Stationary)
@@ -187,8 +187,8 @@ def _compare(who: Victim) -> None:
     level.hypergradient(x, level.train(x, wanted), wanted)
     outside = time.process_time() - begun
     print(
-        f"one step of training and one Hessian product: {inside:.2f} s among the records, "
-        f"{outside:.2f} s among all values; at most "
+        f"one step of training and one Hessian product: {inside:.2f} s in the records' span, "
+        f"{outside:.2f} s in all pixels; at most "
         f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB"
     )
 

@@ -1,8 +1,8 @@
-"""The Cramér–Rao floor of an MLP's gradient: whole Jacobian against products alone, in one run.
+"""The Cramér–Rao floor of an MLP's gradient: full Jacobian against matrix-free, in one run.
 
-For each size both routes compute the same floor. Shown: the time of the exact route over that of
-the matrix-free one, the memory of both, the error of the estimate, and its own estimate of it. The
-last rows release the last layer's gradient only, whose Jacobian is badly conditioned.
+For each size both methods compute the same floor. The table shows the time ratio of the exact to
+the matrix-free method, the memory of both, the error of the estimate, and its own error estimate.
+The last rows release only the last layer's gradient, whose Jacobian is badly conditioned.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from exhume.bounds.floors import Floor, Probing, cramer_rao
 
-# Inputs, hidden units, released parameters (from which on).
+# Inputs, hidden units, index of the first released parameter.
 SIZES = ((64, 64, 0), (256, 64, 0), (784, 64, 0), (64, 72, 2), (256, 288, 2))
 CLASSES = 10
 PROBING = Probing(probes=16, steps=100)
@@ -48,7 +48,7 @@ def compare(inputs: int, width: int, first: int) -> str:
     record = torch.rand(inputs, dtype=torch.float64)
     outputs = sum(part.numel() for part in release(record))
     whole = outputs * inputs * 8
-    # Enough for every probe at once, and too little for the Jacobian.
+    # Enough for every probe at once, but too little for the Jacobian.
     steps = min(PROBING.steps, inputs)
     room = PROBING.probes * 8 * (steps * inputs + steps**2 + 4 * (outputs + inputs))
     room = min(room, 3 * whole - 1)

@@ -1,17 +1,17 @@
-"""What defences of a gradient withstand: an adversary that ignores them, and one that adapts.
+"""Defences of a gradient against an adversary that ignores them, and against an adaptive one.
 
 (1) Gradient matching on CIFAR-10: a ConvNet at its initialisation, batches of four test images of
 different classes, labels known, Geiping's attack of ``--steps`` steps, at the strengths of Liu et
-al. 2024, Table 4. "ignoring" takes the release for an unprotected one; local steps for one gradient
-of their mean. PSNR in dB, mean over images; "mean colour" is that of knowing each image's mean
-colour and nothing else.
+al. 2024, Table 4. "ignoring" assumes an unprotected release, and treats local steps as one gradient
+of their mean. PSNR is in dB, mean over images; "mean colour" is the PSNR of an adversary who knows
+only each image's mean colour.
 
-(2, 3) Features from a wide head's gradient, by Table 2's measure: the mean norm of what the span of
-the recovered features leaves of a feature of norm 1. First order and tensor method, both of which
-take what was pruned for 0, and the fit, which leaves pruned entries out and knows that they are
-small. Mean and standard error over batches of different classes, labels known. (2) has features of
-norm 1 and m = 32 d random ReLUs; (3) those of CIFAR-10 images before the head of a ResNet-18 (width
-16, d = 128, 100 steps), from the gradient that it sends; all of it is pruned, or has noise added.
+(2, 3) Features from a wide head's gradient, by the measure of Table 2: the mean norm of the part of
+a feature of norm 1 outside the span of the recovered features. First order and tensor method both
+treat pruned entries as 0. The fit excludes pruned entries and knows that they are small. Mean and
+standard error over batches of different classes, labels known. (2) has features of norm 1 and
+m = 32 d random ReLUs. (3) has those of CIFAR-10 images before the head of a ResNet-18 (width 16,
+d = 128, 100 steps), from its released gradient, which is pruned or noised as a whole.
 
     EXHUME_DATA=... python benchmarks/bench_defences.py [--only 1 2 3] [--batches N] [--steps N]
         [--rows NAME ...] [--sizes B ...] [--dimension D]
@@ -29,10 +29,15 @@ from bench_features import CLASSES, Victim, _random_head, _unit, planted_resnet
 from bench_matching import SHAPE, different, mean_colour, psnr
 from threadpoolctl import threadpool_limits
 
-from exhume.attacks.features import Head, Settings, projection_residual, recover_features
-from exhume.attacks.features.first_order import first_order
-from exhume.attacks.features.tensor import tensor_features
-from exhume.attacks.matching import Geiping
+from exhume.attacks.gradients.features import (
+    FeatureSearchSettings,
+    Head,
+    projection_residual,
+    recover_features,
+)
+from exhume.attacks.gradients.features.first_order import first_order
+from exhume.attacks.gradients.features.tensor_method import tensor_features
+from exhume.attacks.gradients.matching import Geiping
 from exhume.data import load
 from exhume.defences import (
     Clipping,
@@ -44,16 +49,17 @@ from exhume.defences import (
     Rounds,
     Sign,
 )
-from exhume.knowledge import Knowledge
-from exhume.mechanism import Mechanism
 from exhume.models.convnet import ConvNet
-from exhume.records import Records
-from exhume.release import Gradient
-from exhume.training.gradient import GradientStep, LocalSteps
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.records import Records
+from exhume.protocol.release import Gradient
+from exhume.training.gradient import GradientStep
+from exhume.training.local_steps import LocalSteps
 from exhume.training.optimisers import SGD
 
 FIRST = 1400
-"""Where in the test set the batches begin; weights of the attack were tuned on training images."""
+"""Start of the batches in the test set; the attack's weights were tuned on training images."""
 RATE, WIDTH = 0.1, 16
 NOISE, PRUNED = (0.001, 0.01, 0.05, 0.1), (0.3, 0.5, 0.7, 0.9, 0.99)
 
@@ -62,10 +68,10 @@ def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", type=int, nargs="+", default=[1, 2, 3], help="tables")
-    parser.add_argument("--batches", type=int, help="batches a row (1, 5, 5 unless told)")
-    parser.add_argument("--steps", type=int, default=300, help="of Geiping's attack")
+    parser.add_argument("--batches", type=int, help="batches per row (default: 1, 5, 5)")
+    parser.add_argument("--steps", type=int, default=300, help="steps of Geiping's attack")
     parser.add_argument(
-        "--rows", nargs="+", default=[""], help="defences whose name has one of these"
+        "--rows", nargs="+", default=[""], help="defences whose name contains one of these"
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 4, 8], help="B of (2) and (3)")
     parser.add_argument("--dimension", type=int, default=128, help="d of (2); m is 32 d")
@@ -80,7 +86,7 @@ def main() -> None:
 
 
 def victim_of(seed: int) -> GradientStep:
-    """Return the step of a ConvNet of half the usual width, at PyTorch's own initialisation."""
+    """Return the step of a ConvNet of half the usual width, at PyTorch's initialisation."""
     network = ConvNet(SHAPE, CLASSES, width=WIDTH)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -90,7 +96,7 @@ def victim_of(seed: int) -> GradientStep:
 
 
 def stacks(step: GradientStep) -> Iterator[tuple[str, Mechanism]]:
-    """Yield the defences of Table 4, and those that only an adaptive adversary gets through."""
+    """Yield the defences of Table 4, and those that only an adaptive adversary breaks."""
     yield "none", step
     for share in PRUNED:
         yield f"pruning {share}", Pruning(step, share)
@@ -109,12 +115,12 @@ def stacks(step: GradientStep) -> Iterator[tuple[str, Mechanism]]:
 
 
 def chosen(name: str, options: argparse.Namespace) -> bool:
-    """Tell whether a row was asked for."""
+    """Whether a row was requested."""
     return any(part in name for part in options.rows)
 
 
 def matching(options: argparse.Namespace) -> None:
-    """Attack every stack twice."""
+    """Attack every stack with both adversaries."""
     batches, steps = options.batches or 1, options.steps
     test = load("cifar-10").test
     assert test is not None
@@ -154,7 +160,7 @@ def _attacked(
 
 
 def defences() -> list[tuple[str, Callable[[Mechanism], Mechanism]]]:
-    """Return Table 2's defences by name."""
+    """Return the defences of Table 2 by name."""
     found: list[tuple[str, Callable[[Mechanism], Mechanism]]] = [("none", lambda inner: inner)]
     found += [(f"noise {s}", lambda inner, s=s: Noise(inner, s)) for s in NOISE]
     found += [(f"pruning {p}", lambda inner, p=p: Pruning(inner, p)) for p in PRUNED]
@@ -162,7 +168,7 @@ def defences() -> list[tuple[str, Callable[[Mechanism], Mechanism]]]:
 
 
 def unit_features(options: argparse.Namespace) -> None:
-    """Random features of norm 1, distinct labels."""
+    """Measure random features of norm 1, with distinct labels."""
     batches, dimension = options.batches or 5, options.dimension
     width = 32 * dimension
     weights, output, _ = _random_head(dimension, width, 1.0, np.random.default_rng(0))
@@ -183,7 +189,7 @@ def unit_features(options: argparse.Namespace) -> None:
 
 
 def image_features(options: argparse.Namespace) -> None:
-    """A ResNet-18's features of CIFAR-10 images, from the whole gradient that it sends."""
+    """Measure a ResNet-18's features of CIFAR-10 images, from its whole released gradient."""
     batches = options.batches or 5
     data = load("cifar-10")
     assert data.test is not None
@@ -216,7 +222,7 @@ def _sent(
     arrays: dict[str, np.ndarray],
     rng: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Return what a client sends whose gradient is ``arrays``."""
+    """Return the release of a client whose gradient is ``arrays``."""
 
     class Given(Mechanism):
         def publish(self, data: Records, *, rng: np.random.Generator) -> Gradient:
@@ -235,7 +241,7 @@ def _errors(
     *,
     tensor: bool,
 ) -> list[float]:
-    """Return the projection residuals of first order, tensor method (NaN: left out) and fit."""
+    """Return the projection residuals of first order, tensor method (NaN: skipped) and fit."""
     size = len(features)
     first = projection_residual(features, first_order(head, gradient.T).span(size))
     moment = np.nan
@@ -244,7 +250,7 @@ def _errors(
             features, tensor_features(head, gradient.T, size, rng=rng).features
         )
     found = recover_features(
-        gradient, head, size, labels=labels, settings=Settings(restarts=3), rng=rng
+        gradient, head, size, labels=labels, settings=FeatureSearchSettings(restarts=3), rng=rng
     )
     return [first, moment, projection_residual(features, found.features)]
 

@@ -1,11 +1,11 @@
-"""Training many models that differ in one record: our engines beside one model at a time.
+"""Training of many models that differ in one record: our engines against one model at a time.
 
-Balle et al. 2022's MNIST network (784-10-10 ELU, 100 epochs of full-batch descent, rate 0.2,
-momentum 0.9). The naive way is what one would write: ``nn.Module``, ``torch.optim.SGD``, float32, a
-model at a time; it is timed before and after each engine, and each engine's ratio is to the mean of
-the two. One thread, processor time. "peak" is the exact model's arithmetic over what this machine's
-matrix product reaches at the folded engine's shapes; the linearised engine does less arithmetic, so
-it may exceed 100 %. Errors are ‖error‖ / ‖θᵢ − θ₋‖ against the differences in float64.
+The network is Balle et al. 2022's for MNIST (784-10-10 ELU, 100 epochs of full-batch descent, rate
+0.2, momentum 0.9). The naive way is the usual code: ``nn.Module``, ``torch.optim.SGD``, float32,
+one model at a time. It is timed before and after each engine, and each engine's ratio is to the
+mean of the two. One thread, processor time. "peak" is the exact model's arithmetic relative to this
+machine's matrix product at the folded engine's shapes. The linearised engine does less arithmetic,
+so it may exceed 100 %. Errors are ‖error‖ / ‖θᵢ − θ₋‖ against the differences in float64.
 
     EXHUME_DATA=... python benchmarks/bench_engine.py [--quick]
 """
@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from exhume.arrays import Array, FloatArray
 from exhume.data import load
 from exhume.models import MLP
-from exhume.records import Records
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.records import Records
 from exhume.training import SGD, Training
-from exhume.training.batched import BatchedSimulator
-from exhume.training.folded import FoldedSimulator
 from exhume.training.linearised import Hessian, LinearisedSimulator
+from exhume.training.many_mlps import FoldedSimulator
+from exhume.training.many_models import BatchedSimulator
 
 CHECKED = 8
 Measured = Callable[[], "Run"]
@@ -36,7 +36,7 @@ Measured = Callable[[], "Run"]
 
 @dataclass(frozen=True)
 class Run:
-    """Differences of some targets, models a second, and seconds spent once for all of them."""
+    """Differences of some targets, models per second, and seconds spent once for all of them."""
 
     differences: FloatArray
     rate: float
@@ -70,12 +70,12 @@ class Setting:
         return np.asarray(gaps / np.linalg.norm(reference, axis=1))
 
     def work(self) -> float:
-        """Return an exact model's arithmetic in the first layer, forward and back."""
+        """Return an exact model's arithmetic in the first layer, forward and backward."""
         return 4.0 * 10 * 785 * (len(self.fixed_set) + 1) * self.training.epochs
 
 
 def naive(setting: Setting, models: int) -> Run:
-    """One model after the other, in float32."""
+    """Train one model after the other, in float32."""
     training, fixed_set = setting.training, setting.fixed_set
     found, start = [], time.process_time()
     for i in range(models):
@@ -98,7 +98,7 @@ def _trained(training: Training, data: Records) -> FloatArray:
 
 
 def vmapped(setting: Setting, models: int) -> Run:
-    """All at once by ``torch.func.vmap``, in float32."""
+    """Train all models at once by ``torch.func.vmap``, in float32."""
     engine = BatchedSimulator(
         setting.training, setting.fixed_set, chunk=models, dtype=torch.float32
     )
@@ -106,7 +106,7 @@ def vmapped(setting: Setting, models: int) -> Run:
 
 
 def folded(setting: Setting, models: int) -> Run:
-    """Differences, the first layers of all models in one matrix product."""
+    """Compute differences, with the first layers of all models in one matrix product."""
     engine = FoldedSimulator(setting.training, setting.fixed_set)
     engine.differences(setting.x[:1], setting.y[:1])
     run = _timed(engine.differences, setting, models)
@@ -114,7 +114,7 @@ def folded(setting: Setting, models: int) -> Run:
 
 
 def linearised(setting: Setting, models: int) -> Run:
-    """Differences to first order; the Hessians' time is told apart, as it is spent once."""
+    """Compute differences to first order; the Hessians are timed separately, as a one-off cost."""
     engine = LinearisedSimulator(setting.training, setting.fixed_set)
     spent, build = [0.0], Hessian.of
 
@@ -141,7 +141,7 @@ def _timed(work: Callable[[Array, Array], FloatArray], setting: Setting, models:
 
 
 def peak(rows: int, rank: int, tile: int) -> float:
-    """Return the matrix product's operations a second at the folded engine's two shapes."""
+    """Return the matrix product's operations per second at the folded engine's two shapes."""
     left, inputs = torch.randn(rows, rank), torch.randn(tile, rank)
     best = float("inf")
     for _ in range(15):
@@ -164,7 +164,7 @@ def measure(records: int, epochs: int, counts: tuple[int, int, int, int]) -> Non
     speed = peak(640, setting.rank, 256)
     print(f"\n{records} records of rank {setting.rank}, {epochs} epochs; {speed / 1e9:.0f} GFLOP/s")
     print("                        models/s  ratio   peak   once, s   error median      max")
-    naive(Setting(100, 2), 1)  # so that nobody pays for first calls
+    naive(Setting(100, 2), 1)  # warm-up, so that no engine pays for first calls
     before = naive(setting, slow)
     _show("naive", before, before.rate, setting, speed)
     for name, run in engines if many else engines[:2]:

@@ -1,15 +1,15 @@
 """Features from a wide head's gradient: first order, tensor method and fit, side by side.
 
-Four tables. (1) The √(d/m) law of the tensor method on the paper's two-layer network, beside Liu
+Four tables. (1) The √(d/m) law of the tensor method on the paper's two-layer network, next to Liu
 et al. 2024's rate B√(d/m). (2) Features of norm 1, d = 512, 10 classes, 16,384 random ReLUs, with
 and without defences. (3) Features of CIFAR-10 images before the head of a small convolutional
-network (d = 128) that is trained here for a few hundred steps, 4,096 random ReLUs planted behind
-it. (4) The same of a ResNet-18, from the gradient that the whole network releases in train mode;
-its head has 2,048 trained units and random ones (Liu et al. 2024, appendix F). Width 16 (d = 128)
-and full width (d = 512). Labels are known. Residual: mean norm of what the span of the recovered
-features leaves of a feature of norm 1; the paper's Table 2 has .171–.175 undefended, and with noise
-.1 at B = 4 .714. Noise is the standard deviation added to each entry, pruning the share of entries
-set to 0. Times are of the processor, one thread.
+network (d = 128) that is trained here for a few hundred steps, with 4,096 random ReLUs planted
+after it. (4) The same for a ResNet-18, from the gradient that the whole network releases in train
+mode; its head has 2,048 trained units and random ones (Liu et al. 2024, appendix F). Width 16
+(d = 128) and full width (d = 512). Labels are known. The residual is the mean norm of the part of a
+feature of norm 1 outside the span of the recovered features; the paper's Table 2 has .171–.175
+undefended, and with noise .1 at B = 4 .714. Noise is the standard deviation added to each entry,
+pruning the share of entries set to 0. Times are processor times on one thread.
 
     python benchmarks/bench_features.py [--quick] [--only 1 2 3 4]
 """
@@ -25,20 +25,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from exhume.attacks.features import (
+from exhume.attacks.gradients.features import (
+    FeatureSearchSettings,
     Head,
-    Response,
-    Settings,
+    ResponseKind,
     matched_cosines,
     planted_head,
     projection_residual,
     recover_features,
 )
-from exhume.attacks.features.first_order import first_order
-from exhume.attacks.features.tensor import tensor_features
+from exhume.attacks.gradients.features.first_order import first_order
+from exhume.attacks.gradients.features.tensor_method import tensor_features
 from exhume.bounds.floors import liu
 from exhume.models import Activation
-from exhume.records import Records
+from exhume.protocol.records import Records
 from exhume.training.gradient import GradientStep
 
 CLASSES = 10
@@ -46,7 +46,7 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Defence:
-    """What is done to the gradient: noise of this size, then this share pruned."""
+    """Change of the gradient: noise of this size, then this share pruned."""
 
     noise: float = 0.0
     pruned: float = 0.0
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def law(widths: list[int], *, dimension: int = 64, batch: int = 4, trials: int = 3) -> None:
-    """Error of the tensor method (Liu et al. 2024, equation 2) against √(d/m)."""
+    """Measure the error of the tensor method (Liu et al. 2024, equation 2) against √(d/m)."""
     print(f"1. tensor method, squared error, ReLU + tanh, d = {dimension}, B = {batch}")
     print("       m   error  error/√(d/m)  error/(B√(d/m))      time")
     for width in widths:
@@ -104,7 +104,9 @@ def law(widths: list[int], *, dimension: int = 64, batch: int = 4, trials: int =
             errors.append(error)
             seconds += spent / trials
         error = float(np.mean(errors))
-        rate = liu.no_defence(liu.Network(dimension=dimension, width=width, batch=batch)).upper
+        rate = liu.no_defence(
+            liu.TwoLayerBatch(dimension=dimension, width=width, batch=batch)
+        ).upper
         root = np.sqrt(dimension / width)
         ratios = f"{error / root:12.2f}  {error / rate:15.2f}"
         print(f"  {width:6d}  {error:6.3f}  {ratios}  {seconds:7.1f}s")
@@ -116,7 +118,7 @@ def _law_trial(
     head = Head(
         weights=rng.standard_normal((width, dimension)),
         activation=Activation.RELU_PLUS_TANH,
-        response=Response.NUMBERS,
+        response=ResponseKind.NUMBERS,
         output=rng.standard_normal((1, width)) / width,
     )
     features = _unit(rng.standard_normal((batch, dimension)))
@@ -129,7 +131,7 @@ def _law_trial(
 
 
 def unit_features(dimension: int, width: int) -> None:
-    """Random features of norm 1, distinct labels as far as there are classes."""
+    """Measure random features of norm 1, with distinct labels as far as there are classes."""
     print(f"\n2. features of norm 1, d = {dimension}, m = {width}, A rows k/m")
     rng = np.random.default_rng(0)
     weights, output, _ = _random_head(dimension, width, 1.0, rng)
@@ -145,9 +147,9 @@ def unit_features(dimension: int, width: int) -> None:
 
 
 def image_features(width: int, steps: int) -> None:
-    """Real features: what a small trained network makes of CIFAR-10 images."""
+    """Measure real features: those of CIFAR-10 images in a small trained network."""
     if "EXHUME_DATA" not in os.environ:
-        print("\n3. left out: set EXHUME_DATA to the folder that holds CIFAR-10")
+        print("\n3. skipped: set EXHUME_DATA to the folder that holds CIFAR-10")
         return
     rng = np.random.default_rng(1)
     features, labels, accuracy = trained_features(steps)
@@ -169,9 +171,9 @@ def image_features(width: int, steps: int) -> None:
 
 
 def residual_features(quick: bool) -> None:
-    """A ResNet-18's own features of CIFAR-10 images, from the gradient it releases."""
+    """Measure a ResNet-18's features of CIFAR-10 images, from its released gradient."""
     if "EXHUME_DATA" not in os.environ:
-        print("\n4. left out: set EXHUME_DATA to the folder that holds CIFAR-10")
+        print("\n4. skipped: set EXHUME_DATA to the folder that holds CIFAR-10")
         return
     import torch
 
@@ -190,14 +192,14 @@ def residual_features(quick: bool) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Victim:
-    """A ResNet's step, its head as the adversary knows it, and the name of the head's input."""
+    """A ResNet's step, the adversary's knowledge of its head, and the name of the head's input."""
 
     step: GradientStep
     head: Head
     layer: str = "head.hidden"
 
     def features(self, batch: Records) -> np.ndarray:
-        """Return what enters the head, (B, d)."""
+        """Return the inputs of the head, (B, d)."""
         import torch
 
         objective = self.step.objective("float64")
@@ -218,7 +220,7 @@ def planted_resnet(
 ) -> Victim:
     """Train a ResNet-18 with a head of ``trained`` units, and widen the head to ``units``."""
     from exhume.models.resnet import ResNet
-    from exhume.models.trained import train_a_little
+    from exhume.training.warm_up import train_a_little
 
     trained = min(trained, units // 2)
     narrow = ResNet((32, 32, 3), CLASSES, width=width, wide_head=trained)
@@ -256,7 +258,7 @@ def planted_resnet(
 
 
 def _residual_row(victim: Victim, images: Records, size: int, *, classes: int) -> None:
-    """Five batches of images from the test set, of ``classes`` different classes."""
+    """Measure five batches of test images of ``classes`` different classes."""
     rng = np.random.default_rng([size, classes])
     firsts, fits, cosines, seconds, certain = [], [], [], [], 0
     for _ in range(5):
@@ -348,7 +350,7 @@ def _row(
         _reached(features, lambda: first_order(head, gradient).span(batch)), cosine=np.nan
     )
     tensor = _reached(features, lambda: tensor_features(head, gradient, batch, rng=seed).features)
-    settings = Settings(restarts=4)
+    settings = FeatureSearchSettings(restarts=4)
     fit = _reached(
         features,
         lambda: (

@@ -1,8 +1,8 @@
-"""500 targets of a 10,000 × 100 logistic regression: shared work beside one fit a target.
+"""500 targets of a 10,000 × 100 logistic regression: shared work against one fit per target.
 
 Ours: ``training.GLM.publish_each`` and ``attacks.GLM().reconstruct_each``. The naive way: one fit
-with scikit-learn (newton-cholesky, tol 1e-10) and one attack a target, timed on 20 targets. Both
-run on one thread, one after the other, in this process; times are of the processor.
+with scikit-learn (newton-cholesky, tol 1e-10) and one attack per target, timed on 20 targets. Both
+run on one thread, one after the other, in this process; times are processor times.
 
     python benchmarks/bench_glm.py
 """
@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 
 from exhume import attacks
 from exhume import sklearn as bridge
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction
-from exhume.records import Records
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction
+from exhume.protocol.records import Records
 from exhume.training import GLM, Family, Penalty
 
 RECORDS, FEATURES, TARGETS, NAIVE_TARGETS = 10_000, 100, 500, 20
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Timed:
-    """Milliseconds a target of each part, and the largest relative error of what came back."""
+    """Milliseconds per target of each part, and the largest relative error of the answers."""
 
     training: float
     attack: float
@@ -45,7 +45,7 @@ def main() -> None:
     data = synthetic(RECORDS + TARGETS)
     fixed_set = data.take(np.arange(RECORDS))
     targets = data.take(np.arange(RECORDS, RECORDS + TARGETS))
-    # Both ways once on little, so that neither pays for imports and first calls.
+    # Run both once on little data, so that neither pays for imports and first calls.
     ours(fixed_set.take(np.arange(500)), targets.take(np.arange(2)))
     naive(fixed_set.take(np.arange(500)), targets.take(np.arange(2)))
     fast = ours(fixed_set, targets)
@@ -55,12 +55,12 @@ def main() -> None:
     for name, timed in (("exhume", fast), ("one at a time", slow)):
         parts = f"{timed.training:8.2f} ms {timed.attack:8.2f} ms {timed.total:8.2f} ms"
         print(f"  {name:13s} {parts}   {timed.error:.1e}")
-    print(f"  (times a target; one at a time was measured on {NAIVE_TARGETS} targets only)")
+    print(f"  (times per target; one at a time was measured on {NAIVE_TARGETS} targets only)")
     print(f"ratio {slow.total / fast.total:.1f}")
 
 
 def synthetic(count: int) -> Records:
-    """Standard normal features, labels of a logistic model whose scores have deviation 1."""
+    """Return standard normal features, with labels of a logistic model of score deviation 1."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((count, FEATURES))
     scores = x @ rng.standard_normal(FEATURES) / np.sqrt(FEATURES)

@@ -1,9 +1,9 @@
-"""Gradient matching on CIFAR-10: what comes back, beside the mean colour, and what a step costs.
+"""Gradient matching on CIFAR-10: PSNR next to that of the mean colour, and the cost of a step.
 
-Every figure of a table is taken in one run, on one thread; times are of the processor. "mean
-colour" is the PSNR of knowing each image's mean colour and nothing else. The last column compares
-a step of the loop with the bare double backward of the same network and batch. Images are the test
-set's, from ``--first`` on, with different labels; labels are known.
+All figures of a table come from one run, on one thread; times are processor times. "mean colour" is
+the PSNR of an adversary who knows only each image's mean colour. The last column compares a step of
+the loop with the bare double backward pass of the same network and batch. Images come from the test
+set, from ``--first`` on, with different labels; labels are known.
 
     EXHUME_DATA=... python benchmarks/bench_matching.py
     EXHUME_DATA=... python benchmarks/bench_matching.py --victim resnet --batch 4 --rounds 3
@@ -22,31 +22,31 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from exhume.arrays import FloatArray
 from exhume.attacks import Attack
-from exhume.attacks.matching import DLG, Geiping, LiuMatching
-from exhume.attacks.matching.objectives import Cosine
-from exhume.attacks.matching.reading import Reading, problem_of, read
-from exhume.attacks.matching.statistics import batch_statistics
+from exhume.attacks.gradients.matching import DLG, Geiping, LiuMatching
+from exhume.attacks.gradients.matching.objectives import Cosine
+from exhume.attacks.gradients.matching.problem import MatchableRelease, problem_of, read
 from exhume.data import load
-from exhume.knowledge import Knowledge
 from exhume.models.convnet import ConvNet
 from exhume.models.lenet import LeNet
 from exhume.models.resnet import ResNet
-from exhume.models.trained import train_a_little
-from exhume.records import Records
-from exhume.release import Gradient
+from exhume.protocol.arrays import FloatArray
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.records import Records
+from exhume.protocol.release import Gradient
+from exhume.training.batch_statistics import batch_statistics
 from exhume.training.gradient import GradientStep
+from exhume.training.warm_up import train_a_little
 
 SHAPE, CLASSES = (32, 32, 3), tuple(range(10))
 VICTIMS = ("lenet", "convnet", "resnet")
 SEEDS = 3
-"""Of the networks' parameters and of the attack alike."""
+"""Number of seeds, both for the networks' parameters and for the attack."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One batch: PSNR of each image, that of its mean colour, seconds, how the attack ended."""
+    """One batch: PSNR of each image and of its mean colour, seconds, and the attack's status."""
 
     psnr: FloatArray
     colour: FloatArray
@@ -81,18 +81,18 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--victim", choices=(*VICTIMS, "all"), default="all")
-    add("--batch", type=int, help="records a batch (1, 4, 1 unless told)")
-    add("--rounds", type=int, default=1, help="batches; the three seeds take turns")
-    add("--every-seed", action="store_true", help="each batch with each of the three seeds")
-    add("--first", type=int, default=1000, help="where in the test set to begin")
-    add("--steps", type=int, help="instead of the attack's own number")
-    add("--width", type=int, default=16, help="of the ResNet: 64 is the usual one")
-    add("--trained", type=int, default=300, help="steps the ResNet was trained")
-    add("--plain", action="store_true", help="Geiping without continuation too")
-    add("--geiping", type=float, metavar="SECONDS", help="Geiping on the ResNet, for so long")
-    add("--ablation", action="store_true", help="LiuMatching with one part less, and Geiping")
-    add("--keep", type=Path, help="a folder for trained networks: the next run needs not train")
-    add("--each", action="store_true", help="a line for each run")
+    add("--batch", type=int, help="records per batch (default: 1, 4, 1)")
+    add("--rounds", type=int, default=1, help="number of batches; the three seeds alternate")
+    add("--every-seed", action="store_true", help="run each batch with each of the three seeds")
+    add("--first", type=int, default=1000, help="first image in the test set")
+    add("--steps", type=int, help="steps, instead of the attack's own number")
+    add("--width", type=int, default=16, help="width of the ResNet: 64 is the usual one")
+    add("--trained", type=int, default=300, help="training steps of the ResNet")
+    add("--plain", action="store_true", help="also run Geiping without continuation")
+    add("--geiping", type=float, metavar="SECONDS", help="Geiping on the ResNet, for this time")
+    add("--ablation", action="store_true", help="LiuMatching without each part, and Geiping")
+    add("--keep", type=Path, help="folder for trained networks, which later runs reuse")
+    add("--each", action="store_true", help="print a line for each run")
     return parser.parse_args()
 
 
@@ -123,13 +123,13 @@ def attacks(victim: str, count: int, options: argparse.Namespace) -> dict[str, A
         "no-prior": replace(whole, deep_image_prior=False),
         "no-features": replace(whole, feature_matching=False),
         "no-bn": replace(whole, batch_norm=0.0),
-        # About the same seconds: its steps draw no images through a U-Net.
+        # About the same time: its steps do not generate images by a U-Net.
         "geiping": Geiping(steps=round(1.3 * whole.steps)),
     }
 
 
 def fitting(options: argparse.Namespace, count: int) -> int:
-    """Return how many steps of Geiping's attack fit into the seconds, timed on another batch."""
+    """Return the number of steps of Geiping's attack within the seconds, timed on another batch."""
     test = load("cifar-10").test
     assert test is not None
     batch, step = different(test, 0, count), build("resnet", 0, options)
@@ -139,7 +139,7 @@ def fitting(options: argparse.Namespace, count: int) -> int:
 
 @cache
 def trained(seed: int, width: int, steps: int, keep: Path | None) -> GradientStep:
-    """Return the ResNet after some steps; in ``keep`` it is found again by the next run."""
+    """Return the ResNet after some steps; the next run reloads it from ``keep``."""
     resnet = ResNet(SHAPE, 10, width=width)
     file = None if keep is None else keep / f"resnet-{width}-{steps}-{seed}.npz"
     if file is not None and file.exists():
@@ -165,7 +165,7 @@ def build(victim: str, seed: int, options: argparse.Namespace | None = None) -> 
         state = network.uniform_parameters(np.random.default_rng(seed))
         return GradientStep(network, CLASSES, state=state)
     if victim == "convnet":
-        # PyTorch's own initialisation, as an untrained network mostly has.
+        # PyTorch's own initialisation, as most untrained networks have.
         convnet = ConvNet(SHAPE, 10)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -206,7 +206,7 @@ def measured(attack: Attack, step: GradientStep, batch: Records, seed: int) -> M
 
 
 def psnr(batch: Records, samples: FloatArray) -> FloatArray:
-    """Return the PSNR of each image, the samples in the order that fits best."""
+    """Return the PSNR of each image under the best assignment of samples."""
     from scipy.optimize import linear_sum_assignment
 
     costs = np.square(batch.x.astype(np.float64)[:, None] - samples[None]).mean(axis=(2, 3, 4))
@@ -220,11 +220,11 @@ def mean_colour(batch: Records) -> FloatArray:
 
 
 def step_cost(step: GradientStep, batch: Records, repeats: int = 12) -> float:
-    """Return the time of the loop's evaluation over that of the bare double backward."""
+    """Return the time ratio of the loop's evaluation to the bare double backward pass."""
     release = step.publish(batch, rng=np.random.default_rng(0))
     assert isinstance(release, Gradient)
     reading = read(release, known(step, batch))
-    assert isinstance(reading, Reading)
+    assert isinstance(reading, MatchableRelease)
     problem = problem_of(reading, Cosine(), labels=batch.y, precision="float32")
     assert problem.labels is not None
     module = problem.simulation.objective.module

@@ -1,9 +1,9 @@
-"""Gradient matching beside breaching 0.1.2: the same images, parameters, gradient and seconds.
+"""Gradient matching against breaching 0.1.2: the same images, parameters, gradient and seconds.
 
 breaching runs its Geiping preset (``attack=invertinggradients``; total variation 0.2 unless
-``--variation`` says otherwise) in a Python of its own, for as many iterations as fit into the
-processor time that Exhume took, at most its own 24,000. Labels are known to both, and neither sees
-the truth. Skipped where no Python with breaching is named.
+``--variation`` is given) in its own Python, for as many iterations as fit into the processor time
+that Exhume took, at most its own 24,000. Both know the labels, and neither sees the truth. The
+benchmark is skipped if no Python with breaching is given.
 
     python -m venv peers && peers/bin/pip install torch hydra-core scipy tqdm pandas pillow
     peers/bin/pip install --no-deps torchvision==0.28.0 lpips==0.1.4 breaching==0.1.2
@@ -24,10 +24,10 @@ from bench_matching import Measured, build, different, mean_colour, measured, ps
 from torch import nn
 
 from exhume.attacks import Attack
-from exhume.attacks.matching import DLG, Geiping
+from exhume.attacks.gradients.matching import DLG, Geiping
 from exhume.data import load
 from exhume.models.convnet import ConvNet
-from exhume.records import Records
+from exhume.protocol.records import Records
 from exhume.training.gradient import GradientStep
 
 ATTACKS: dict[str, tuple[int, Attack]] = {"lenet": (1, DLG()), "convnet": (4, Geiping())}
@@ -69,9 +69,9 @@ def parsed() -> argparse.Namespace:
     add = parser.add_argument
     add("--breaching", default=os.environ.get("EXHUME_BREACHING"), help="Python to run it with")
     add("--victim", choices=tuple(ATTACKS), default="lenet")
-    add("--rounds", type=int, default=2, help="batches; the three seeds take turns")
-    add("--every-seed", action="store_true", help="each batch with each of the three seeds")
-    add("--first", type=int, default=1000, help="where in the test set to begin")
+    add("--rounds", type=int, default=2, help="number of batches; the three seeds alternate")
+    add("--every-seed", action="store_true", help="run each batch with each of the three seeds")
+    add("--first", type=int, default=1000, help="first image in the test set")
     add("--variation", type=float, help="weight of breaching's total variation")
     return parser.parse_args()
 
@@ -79,7 +79,7 @@ def parsed() -> argparse.Namespace:
 def breached(
     options: argparse.Namespace, step: GradientStep, batch: Records, seed: int, seconds: float
 ) -> Measured:
-    """Return what breaching makes of the same release in about ``seconds``."""
+    """Return breaching's result for the same release in about ``seconds``."""
     release = step.publish(batch, rng=np.random.default_rng(seed))
     model = plain(step)
     named = [dict(release.arrays())[name] for name in step.network.parameter_shapes()]
@@ -112,7 +112,7 @@ def breached(
 
 
 def plain(step: GradientStep) -> nn.Module:
-    """Return the network, parameters in place, without Exhume's own layers in front.
+    """Return the network with its parameters, without Exhume's own first layers.
 
     They standardise and put channels first: breaching does both itself.
     """

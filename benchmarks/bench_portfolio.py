@@ -1,8 +1,8 @@
 """The portfolio and the generative prior on CIFAR-10, labels known or inferred from the gradient.
 
 The victims, batches and measures are those of ``bench_matching.py``. The adversary also has 2,000
-training images (shadow targets), on which the generator is trained within the time shown. One
-thread; seconds are of the processor. "labels" counts those of the answer that are right.
+training images (shadow targets); training the generator on them is included in the time. One
+thread; seconds are processor seconds. "labels" counts the correct labels of the answer.
 
     EXHUME_DATA=... python benchmarks/bench_portfolio.py --attack portfolio --seconds 40
     EXHUME_DATA=... python benchmarks/bench_portfolio.py --attack generative-prior --infer
@@ -21,10 +21,10 @@ import torch
 from bench_matching import build, different, known, mean_colour, psnr
 
 from exhume.attacks import Attack
-from exhume.attacks.matching import GenerativePrior
-from exhume.attacks.portfolio import Portfolio
+from exhume.attacks.gradients.matching import GenerativePrior
+from exhume.attacks.gradients.portfolio import Portfolio
 from exhume.data import load
-from exhume.records import Records
+from exhume.protocol.records import Records
 
 SHADOWS = 2000
 
@@ -48,13 +48,13 @@ def parsed() -> argparse.Namespace:
     add("--attack", choices=("portfolio", "generative-prior"), default="portfolio")
     add("--victim", choices=("lenet", "convnet", "resnet"), default="convnet")
     add("--batch", type=int, default=4)
-    add("--rounds", type=int, default=3, help="batches, each with a seed of its own")
-    add("--first", type=int, default=1200, help="where in the test set to begin")
+    add("--rounds", type=int, default=3, help="number of batches, each with its own seed")
+    add("--first", type=int, default=1200, help="first image in the test set")
     add("--seconds", type=float, default=40.0, help="the portfolio's budget")
-    add("--width", type=int, default=16, help="of the ResNet")
-    add("--trained", type=int, default=300, help="steps that the ResNet was trained for")
+    add("--width", type=int, default=16, help="width of the ResNet")
+    add("--trained", type=int, default=300, help="training steps of the ResNet")
     add("--keep", type=Path, help="folder to keep trained networks in")
-    add("--infer", action="store_true", help="labels are not known")
+    add("--infer", action="store_true", help="infer the labels instead of knowing them")
     return parser.parse_args()
 
 

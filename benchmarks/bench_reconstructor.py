@@ -1,10 +1,10 @@
-"""Learned attacks on the paper's MNIST model: kernel ridge beside the reconstructor network φ.
+"""Learned attacks on the paper's MNIST model: kernel ridge against the reconstructor network φ.
 
-Targets are held out; the model is Balle et al. 2022's (784-10-10, ELU, full-batch descent at 0.2
-with momentum .9, 100 epochs) on a fixed set of 1,000. Mean squared errors of pixels in [0, 1], with
-processor seconds on one thread; "oracle" is each target's nearest record of fixed set and shadow
-targets, "mean" the shadow targets' mean image. Shadow models are trained once and kept in a folder
-that is deleted at the end (or in $EXHUME_CACHE with --keep).
+Targets are held out. The model is Balle et al. 2022's (784-10-10, ELU, full-batch descent at 0.2
+with momentum .9, 100 epochs) on a fixed set of 1,000. The table shows mean squared errors of pixels
+in [0, 1], with processor seconds on one thread. "oracle" is each target's nearest record in the
+fixed set and shadow targets, "mean" the shadow targets' mean image. Shadow models are trained once
+and stored in a folder that is deleted at the end (or in $EXHUME_CACHE with --keep).
 
     python benchmarks/bench_reconstructor.py [--shadows 100 500 1000 3000] [--attacks ridge]
 """
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from exhume.attacks.base import Attack
-from exhume.attacks.reconstructor import Reconstructor
-from exhume.attacks.ridge import Ridge
+from exhume.attacks.informed.learned import Reconstructor
+from exhume.attacks.informed.learned.ridge import Ridge
 from exhume.data import load
-from exhume.knowledge import Knowledge
 from exhume.models import MLP
-from exhume.records import Records
-from exhume.release import Release
+from exhume.protocol.attack import Attack
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.records import Records
+from exhume.protocol.release import Release
 from exhume.shadows import order_for, shadows_of
 from exhume.training import SGD, Training
 
@@ -37,7 +37,7 @@ ATTACKS: dict[str, Attack] = {one.name: one for one in (Ridge(), Reconstructor()
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """One split of MNIST, and what was released about each target."""
+    """One split of MNIST, and the release of each target."""
 
     training: Training
     fixed_set: Records

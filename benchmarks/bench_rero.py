@@ -1,10 +1,10 @@
-"""How long one exact ceiling takes: shared, recomputed, and through dp-accounting's own PLDs.
+"""The time of one exact ceiling: shared, recomputed, and through dp-accounting's own PLDs.
 
     python benchmarks/bench_rero.py
 
 1,000 points (noise multiplier, sampling rate, steps, kappa): 50 trainings at 20 kappas each. The
-three ways run on the same points in one process; dp-accounting only on the first kappa of every
-tenth training, because it is slow. Times are CPU seconds a point; what matters are the ratios.
+three ways run on the same points in one process; dp-accounting runs only on the first kappa of
+every tenth training, because it is slow. Times are CPU seconds per point; the ratios matter.
 """
 
 import time
@@ -47,7 +47,7 @@ def trainings(count: int) -> list[Training]:
 
 
 def shared(training: Training) -> NDArray[np.float64]:
-    """All kappas from one distribution."""
+    """Compute all kappas from one distribution."""
     accounting._loss_under.cache_clear()
     loss = bounds.privacy_loss(training.event)
     assert loss is not None
@@ -55,7 +55,7 @@ def shared(training: Training) -> NDArray[np.float64]:
 
 
 def recomputed(training: Training) -> NDArray[np.float64]:
-    """The distribution computed again for every kappa."""
+    """Compute the distribution again for every kappa."""
     found = []
     for kappa in KAPPAS:
         accounting._loss_under.cache_clear()
@@ -66,7 +66,7 @@ def recomputed(training: Training) -> NDArray[np.float64]:
 
 
 def by_dp_accounting(training: Training) -> NDArray[np.float64]:
-    """The accountant's distribution at its default interval, for one kappa."""
+    """Compute one kappa from the accountant's distribution at its default interval."""
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     assert PLDAccountant(relation).supports(training.event)
     loss = discretise.from_accountant(training.event, relation, 1e-4)
@@ -83,7 +83,7 @@ def seconds_a_point(
 
 def main() -> None:
     over = trainings(50)
-    shared(over[0])  # imports are not what is measured
+    shared(over[0])  # warm-up: imports are not measured
     fast, gammas = seconds_a_point(shared, over)
     slow, again = seconds_a_point(recomputed, over)
     peer, theirs = seconds_a_point(by_dp_accounting, over[::10])
@@ -91,11 +91,11 @@ def main() -> None:
     ours = np.array([gamma[0] for gamma in gammas[::10]])
     difference = float(np.abs(ours / np.array(theirs)[:, 0] - 1.0).max())
     print(f"points                           {len(over) * len(KAPPAS)}")
-    print(f"one distribution for all kappas  {1e3 * fast:9.3f} ms a point")
-    print(f"a distribution for every kappa   {1e3 * slow:9.3f} ms a point {slow / fast:8.1f} x")
-    print(f"dp-accounting, for every kappa   {1e3 * peer:9.3f} ms a point {peer / fast:8.1f} x")
-    print(f"dp-accounting over a new distribution of ours           {peer / slow:8.1f} x")
-    print(f"largest relative difference of the ceilings             {difference:8.1e}")
+    print(f"one distribution for all kappas  {1e3 * fast:9.3f} ms per point")
+    print(f"a distribution for every kappa   {1e3 * slow:9.3f} ms per point {slow / fast:8.1f} x")
+    print(f"dp-accounting, for every kappa   {1e3 * peer:9.3f} ms per point {peer / fast:8.1f} x")
+    print(f"dp-accounting over a new distribution of ours             {peer / slow:8.1f} x")
+    print(f"largest relative difference of the ceilings               {difference:8.1e}")
 
 
 if __name__ == "__main__":

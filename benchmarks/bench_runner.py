@@ -1,12 +1,13 @@
-"""What running trials costs beside the trials, and what a second process brings.
+"""The overhead of running trials, and the speedup by a second process.
 
 "trivial" is an audit of ridge regressions by an attack that refuses every release and by the blind
-guess: what is left is handing out, scoring, storing. Costs a trial count from when every worker has
-delivered once, so that starting up is not in them: wall time, the shortest of several rounds, and
-processor time of the process that hands out and stores, which bounds how many workers it can feed.
-"real" is a network that is attacked by solving its training map, by one process and by two in turn.
-Wall times mean something on an idle machine only. "by processor time" is what two idle cores would
-give: twice the processor time that a trial takes one process, over what it takes two.
+guess: only distributing, scoring and storing remain. Costs per trial are measured after every
+worker has delivered once, so that they exclude the start: wall time, the shortest of several
+rounds, and processor time of the process that distributes and stores, which bounds the number of
+workers it can serve. "real" is a network that is attacked by solving its training map, by one
+process and by two in turn. Wall times are meaningful only on an idle machine. "by processor time"
+is the speedup on two idle cores: twice the processor time per trial of one process, divided by that
+of two.
 
     python benchmarks/bench_runner.py [--quick]
 """
@@ -47,7 +48,7 @@ knowledge = { training = { learning_rate = 0.01, momentum = 0.9, epochs = 20 } }
 
 @dataclass(frozen=True)
 class Arrival:
-    """Trials that are done, after so many seconds, and processor seconds of this process."""
+    """Number of finished trials after some seconds, and processor seconds of this process."""
 
     wall: float
     own: float
@@ -56,20 +57,20 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Timed:
-    """When trials arrived, and processor seconds of all processes."""
+    """The times at which trials arrived, and processor seconds of all processes."""
 
     arrivals: tuple[Arrival, ...]
     processor: float
 
     def steady(self, workers: int) -> tuple[float, float]:
-        """Seconds, and own processor seconds, a trial after every worker has delivered once."""
+        """Return seconds and own processor seconds per trial after every worker delivered once."""
         first, last = self.arrivals[workers - 1], self.arrivals[-1]
         trials = last.done - first.done
         return (last.wall - first.wall) / trials, (last.own - first.own) / trials
 
 
 def timed(plan: Plan, executor: Executor) -> Timed:
-    """Run a plan into a folder that is thrown away."""
+    """Run a plan in a temporary folder."""
     arrivals: list[Arrival] = []
 
     def tell(done: int, total: int) -> None:
@@ -86,26 +87,26 @@ _SELF, _CHILDREN = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 
 
 def _processor(who: int) -> float:
-    """Processor seconds of this process, or of its children that have ended."""
+    """Return processor seconds of this process, or of its children that have ended."""
     usage = resource.getrusage(who)
     return usage.ru_utime + usage.ru_stime
 
 
 def trivial(targets: int, settings: int) -> Plan:
-    """Targets × settings trials of an attack that refuses, and as many of the blind guess."""
+    """Return targets × settings trials of a refusing attack, and as many of the blind guess."""
     tables = [TRIVIAL.replace("trivial", f"trivial {i}") for i in range(settings)]
     text = "\n".join([*tables, f'[audit]\ntargets = {targets}\nattacks = ["scaler-moments"]'])
     return make_plan(parse(text, folder=Path(), source="bench"))
 
 
 def real(targets: int) -> Plan:
-    """Trajectory inversion on so many targets."""
+    """Return a plan of trajectory inversion on this many targets."""
     text = f'{REAL}[audit]\ntargets = {targets}\nattacks = ["trajectory-inversion"]\n'
     return make_plan(parse(text, folder=Path(), source="bench"))
 
 
 def executors() -> list[tuple[str, Executor, int]]:
-    """Return every executor that is there, with its name and how many work at once."""
+    """Return every available executor, with its name and its number of workers."""
     found: list[tuple[str, Executor, int]] = [
         ("serial", Serial(), 1),
         ("processes, 2", Processes(2), 2),
@@ -116,9 +117,9 @@ def executors() -> list[tuple[str, Executor, int]]:
 
 
 def overhead(targets: int, rounds: int) -> None:
-    """Print what a trivial trial costs with each executor."""
+    """Print the cost of a trivial trial with each executor."""
     print(f"trivial trials, {4 * targets} of them, {rounds} rounds")
-    print("                 start, s   ms a trial   ratio   processor ms in the driver")
+    print("                 start, s   ms / trial   ratio   processor ms in the driver")
     serial = 0.0
     for name, executor, workers in executors():
         runs = [timed(trivial(targets, 2), executor) for _ in range(rounds)]
@@ -129,8 +130,8 @@ def overhead(targets: int, rounds: int) -> None:
 
 
 def scaling(sizes: tuple[int, int], rounds: int) -> None:
-    """Print how much faster two processes are than one, once they are at work."""
-    print(f"\nreal trials, {sizes[0]} and {sizes[1]} targets, {rounds} rounds, a target:")
+    """Print the speedup of two running processes over one."""
+    print(f"\nreal trials, {sizes[0]} and {sizes[1]} targets, {rounds} rounds, per target:")
     print("  workers   wall, s   processor, s")
     walls, costs = {}, {}
     for workers in (1, 2):
@@ -140,7 +141,7 @@ def scaling(sizes: tuple[int, int], rounds: int) -> None:
         more = [pair[1].processor - pair[0].processor for pair in runs]
         costs[workers] = statistics.median(more) / (sizes[1] - sizes[0])
         print(f"  {workers:7d} {walls[workers]:9.3f} {costs[workers]:14.3f}", flush=True)
-    print(f"  two against one: {walls[1] / walls[2]:.2f} by the clock,", end="")
+    print(f"  two against one: {walls[1] / walls[2]:.2f} by wall time,", end="")
     print(f" {2 * costs[1] / costs[2]:.2f} by processor time")
 
 

@@ -1,8 +1,8 @@
-"""Trajectory inversion on models that plain PyTorch code trained: what comes back, at what cost.
+"""Trajectory inversion on models trained by plain PyTorch code: errors and costs.
 
 The released models share nothing with the attack but the data and the initial parameters: an
-``nn.Sequential``, ``torch.optim.SGD`` and a float32 loop. Labels are inferred. Times are of the
-processor, one thread, with everything that the attack prepares for a group of targets in them.
+``nn.Sequential``, ``torch.optim.SGD`` and a float32 loop. Labels are inferred. Times are processor
+times on one thread, including all preparations of the attack for a group of targets.
 
     python benchmarks/bench_trajectory.py
     python benchmarks/bench_trajectory.py --setting mnist-1000 --targets 100
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from exhume.attacks.trajectory import TrajectoryInversion
+from exhume.attacks.informed.trajectory import TrajectoryInversion
 from exhume.data import load
-from exhume.knowledge import Knowledge
 from exhume.models import MLP, Activation
-from exhume.records import Records
-from exhume.release import Weights
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.records import Records
+from exhume.protocol.release import Weights
 from exhume.training import SGD, Batches, Training
 
 MODULES = {
@@ -34,7 +34,7 @@ MODULES = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A data set, how many of its records are known, and how the network is trained."""
+    """A data set, its number of known records, and the training of the network."""
 
     name: str
     data: str
@@ -122,7 +122,7 @@ def measured(
 
 
 def released(setting: Setting, training: Training, fixed_set: Records, target: Records) -> Weights:
-    """Train by hand, as anybody would."""
+    """Train by hand-written code."""
     net = torch.nn.Sequential(
         torch.nn.Flatten(),
         torch.nn.Linear(784, 10),

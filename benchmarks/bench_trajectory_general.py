@@ -1,10 +1,10 @@
-"""The general trajectory inversion on real images: share solved, error, time a target.
+"""Trajectory inversion of one target on real images: share solved, error, time per target.
 
 Released models are trained by the plain PyTorch below in float32, which shares nothing with the
-attack but the initial parameters and the order of the batches; labels are inferred unless the
+attack but the initial parameters and the order of the batches. Labels are inferred unless the
 setting says otherwise. Solved means a mean squared error below 1e-4. "NN" is the mean squared
-distance to the nearest record the adversary already had. One thread; times are of the processor,
-shared preparation (simulated references) included once and divided by the targets.
+distance to the nearest record the adversary already had. One thread; times are processor times.
+Shared preparation (simulated references) is counted once and divided by the number of targets.
 
     python benchmarks/bench_trajectory_general.py --targets 8 --settings fashion tanh batches
 """
@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from exhume.attacks.trajectory.general import invert, prepare
-from exhume.attacks.trajectory.search import Effort
+from exhume.attacks.informed.trajectory.one_target.invert import invert_one, prepare
+from exhume.attacks.informed.trajectory.one_target.search import Effort
 from exhume.data import load, split_records
-from exhume.knowledge import Knowledge
 from exhume.models import CNN, MLP, Activation, Convolution
-from exhume.release import Outputs, Release, Weights
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.release import Outputs, Release, Weights
 from exhume.training import SGD, Adam, Batches, Training
 
 SMALL = (Convolution(8, 4, 2), Convolution(16, 4))
@@ -60,7 +60,7 @@ SETTINGS = {
     "relu": Setting("mnist", perceptron(Activation.RELU)),
     "adam": Setting("mnist", replace(perceptron(), optimiser=Adam(0.005))),
     "logits": Setting("mnist", perceptron(), queries=1000),
-    "cifar": Setting("cifar10", COLOURED, fixed_set=50),
+    "cifar": Setting("cifar-10", COLOURED, fixed_set=50),
 }
 
 
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--settings", nargs="*", default=["fashion", "tanh", "batches"])
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    print("setting    solved  label   median MSE  worst MSE   NN       CPU-s a target  certified")
+    print("setting    solved  label   median MSE  worst MSE   NN       CPU-s / target  certified")
     for name in options.settings:
         report(name, SETTINGS[name], options.targets, verbose=options.verbose)
 
@@ -97,7 +97,7 @@ def report(name: str, setting: Setting, count: int, *, verbose: bool) -> None:
             prepared = prepare(release, own, np.random.default_rng(0), effort=Effort())
             shared = time.process_time() - start
             start = time.process_time()
-        found = invert(release, own, np.random.default_rng(i), prepared=prepared)
+        found = invert_one(release, own, np.random.default_rng(i), prepared=prepared)
         times.append(time.process_time() - start + shared / count)
         errors.append(float(np.mean((found.samples[0] - target.x[0]) ** 2)))
         labels.append(bool(found.labels[0] == target.labels[0]))
@@ -117,7 +117,7 @@ def report(name: str, setting: Setting, count: int, *, verbose: bool) -> None:
 
 
 def released(setting: Setting, data: object) -> Release:
-    """Train a model the plain way and release it, or its answers to random queries."""
+    """Train a model by plain code and release it, or its answers to random queries."""
     training = setting.training
     model = module(training)
     drawn = training.initial.draw(training.network, np.random.default_rng(0))

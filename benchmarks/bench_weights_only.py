@@ -1,10 +1,10 @@
-"""What comes out of weights alone, whether it is real, and what a batch of restarts saves.
+"""Records recovered from weights alone, their authenticity, and the gain from batched restarts.
 
     EXHUME_DATA=... python benchmarks/bench_weights_only.py [kkt] [real] [initial] [other] [batch]
 
-Pictures are Fashion-MNIST's, odd against even classes. ``kkt`` and ``initial`` report seeds 10, 11,
-12, on which nothing was ever tuned; ``real`` reports 0, 1, 2, and its judge learns from networks of
-seeds 100, 101, 102, whose pictures are others. Seconds are CPU seconds of one thread.
+Pictures come from Fashion-MNIST, odd against even classes. ``kkt`` and ``initial`` report seeds 10,
+11, 12, on which nothing was tuned. ``real`` reports 0, 1, 2, and its judge learns from networks of
+seeds 100, 101, 102 with other pictures. Seconds are CPU seconds of one thread.
 """
 
 from __future__ import annotations
@@ -16,20 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from exhume.arrays import Array, FloatArray
-from exhume.attacks.kkt import KKT, RowSpace
-from exhume.attacks.kkt.counts import candidate_classes
-from exhume.attacks.kkt.network import HiddenLayer, read
-from exhume.attacks.kkt.objective import Stationarity
-from exhume.attacks.kkt.restarts import restarted
-from exhume.attacks.kkt.search import Schedule
-from exhume.attacks.kkt.span import span_of
-from exhume.attacks.known_initialisation import KnownInitialisation
-from exhume.attacks.starts import GaussianStart
-from exhume.authenticity import (
+from exhume.attacks.weights_only import KKT, KnownInitialisation, RowSpace
+from exhume.attacks.weights_only.adam_search import Schedule
+from exhume.attacks.weights_only.authenticity import (
+    AuthenticityEvidence,
     Calibration,
     Comparison,
-    Evidence,
     Grouped,
     calibrate,
     claims,
@@ -40,16 +32,23 @@ from exhume.authenticity import (
     joined,
     learn,
 )
+from exhume.attacks.weights_only.read_weights import HiddenLayer, read_any
+from exhume.attacks.weights_only.record_counts import candidate_classes
+from exhume.attacks.weights_only.restarts import restarted
+from exhume.attacks.weights_only.row_span import span_of
+from exhume.attacks.weights_only.starts import GaussianStart
+from exhume.attacks.weights_only.stationarity import Stationarity
 from exhume.data import load
-from exhume.errors import InputError
-from exhume.knowledge import Knowledge
 from exhume.metrics import NCC
 from exhume.models import CNN, MLP, Activation, Convolution
 from exhume.models.initialise import Initialisation
 from exhume.models.two_layer import TwoLayer
-from exhume.reconstruction import Reconstruction
-from exhume.records import Records
-from exhume.release import Weights
+from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.errors import InputError
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.reconstruction import Reconstruction
+from exhume.protocol.records import Records
+from exhume.protocol.release import Weights
 from exhume.training.network import Training
 from exhume.training.optimisers import SGD
 from exhume.training.stationary import Stationary
@@ -61,7 +60,7 @@ ROW_SPACE = RowSpace(records=COUNT, draws=6000)
 
 @dataclass(frozen=True, eq=False)
 class Victim:
-    """A network, the pictures it was trained on, and as many that it was not."""
+    """A network, the pictures it was trained on, and as many held-out ones."""
 
     release: Weights
     knowledge: Knowledge
@@ -74,8 +73,8 @@ class Victim:
 
     @property
     def network(self) -> HiddenLayer:
-        found = read(self.release, self.knowledge)
-        assert not isinstance(found, str)
+        found = read_any(self.release, self.knowledge)
+        assert isinstance(found, HiddenLayer)
         return found
 
     def compare(self, samples: Array) -> Comparison:
@@ -112,20 +111,20 @@ def victim(seed: int) -> Victim:
 
 
 def attacked(who: Victim, attack: KKT | RowSpace) -> tuple[Reconstruction, float]:
-    """Run an attack; return what it found, and the seconds."""
+    """Run an attack; return its answer and the seconds."""
     begun = time.process_time()
     found = attack.reconstruct(who.release, who.knowledge, rng=0)
     return found, time.process_time() - begun
 
 
 def bench_kkt() -> None:
-    """Print what the attacks recover beside held-out pictures, and the objective at the truth."""
+    """Print the pictures recovered, next to held-out ones, and the objective at the truth."""
     for seed in FRESH:
         begun = time.process_time()
         who = victim(seed)
         print(f"seed {seed}: trained in {time.process_time() - begun:.0f} s")
         own = NCC().pairwise(who.held_out.x - who.centre, who.data.x - who.centre).max(axis=1)
-        print(f"  held-out pictures that resemble a training picture itself > .7: {sum(own > 0.7)}")
+        print(f"  held-out pictures correlated > .7 with a training picture: {sum(own > 0.7)}")
         truth = fitted(who.network, who.data.x, who.data.labels).residual
         kinds: list[tuple[str, Reconstruction, float]] = []
         for attack in (KKT(records=COUNT, draws=0), ROW_SPACE, KKT(records=COUNT)):
@@ -157,7 +156,7 @@ def _tell(who: Victim, name: str, samples: Array, seconds: float) -> None:
 
 
 def bench_real() -> None:
-    """Print whether candidates can be told from inventions without the training set."""
+    """Print whether candidates can be separated from inventions without the training set."""
     seeds = (*SHADOWS, *REPORTED)
     people = {seed: victim(seed) for seed in seeds}
     search = KKT(records=COUNT, draws=0, restarts=3, steps=3000)
@@ -183,10 +182,10 @@ def bench_real() -> None:
 def _tell_real(
     people: dict[int, Victim],
     found: dict[int, Reconstruction],
-    rows: dict[int, Evidence],
+    rows: dict[int, AuthenticityEvidence],
     level: float,
 ) -> None:
-    """Teach a judge on the shadow networks, and measure it on the reported ones."""
+    """Train a judge on the shadow networks, and measure it on the reported ones."""
     seen = {seed: people[seed].compare(found[seed].samples) for seed in people}
     real = {seed: seen[seed].real(level) for seed in people}
     try:
@@ -213,12 +212,12 @@ def _tell_real(
 
 
 def _tell_claimed(
-    rows: dict[int, Evidence],
+    rows: dict[int, AuthenticityEvidence],
     real: dict[int, Array],
     seen: dict[int, Comparison],
     measured: Calibration,
 ) -> None:
-    """Print what the shadow networks alone promise, and what their threshold does elsewhere."""
+    """Print the claim of the shadow networks alone, and the effect of their threshold elsewhere."""
     scores = in_turn([rows[s] for s in SHADOWS], [real[s] for s in SHADOWS])
     own = joined(
         [
@@ -243,7 +242,7 @@ def _tell_claims(
     found: dict[int, Reconstruction],
     scores: dict[int, FloatArray],
 ) -> None:
-    """Put each network's own pictures, held-out ones, and other networks' ones to it."""
+    """Test each network on its own pictures, held-out ones, and those of other networks."""
 
     def asked(seed: int, images: Array, owner: int) -> Grouped:
         answers = claims(images, found[seed].samples, scores[seed], centre=people[seed].centre)
@@ -257,7 +256,7 @@ def _tell_claims(
 
 
 def bench_initial() -> None:
-    """Print how many of 20 records come back where the initialisation is known."""
+    """Print how many of 20 records are recovered if the initialisation is known."""
     for seed in FRESH:
         data, held_out = pictures(seed, 20)
         data = Records(data.x, 2.0 * data.labels - 1.0)
@@ -285,7 +284,7 @@ def bench_initial() -> None:
 
 
 def bench_other() -> None:
-    """Print what comes out of a deeper network and of a convolution, at half the resolution."""
+    """Print the recovery from a deeper network and from a convolution, at half the resolution."""
     deep = MLP((14, 14), 2, (80, 40), Activation.RELU)
     convolution = CNN((14, 14), 2, (Convolution(32, 5, 3),), Activation.RELU)
     for network, seeds in ((deep, FRESH), (convolution, FRESH[:1])):
@@ -312,7 +311,7 @@ def bench_other() -> None:
 
 
 def bench_batch() -> None:
-    """Print what restarts cost in one batch and one after another, on two sizes of network."""
+    """Print the cost of restarts in one batch and one after another, for two network sizes."""
     data, _ = pictures(SHADOWS[0], 10)
     halves = data.x.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4))
     training = Stationary(TwoLayer((14, 14), 1, 40, hidden_bias=True), (0, 1))
@@ -324,8 +323,8 @@ def bench_batch() -> None:
 
 
 def _tell_batches(name: str, release: Weights, knowledge: Knowledge, count: int) -> None:
-    network = read(release, knowledge)
-    assert not isinstance(network, str)
+    network = read_any(release, knowledge)
+    assert isinstance(network, HiddenLayer)
     span = span_of(network, count)
     problem = Stationarity(network, span)
     classes = candidate_classes(network, knowledge, 2 * count)
@@ -344,7 +343,7 @@ def _tell_batches(name: str, release: Weights, knowledge: Knowledge, count: int)
         together, alone = run(restarts), sum(run(1) for _ in range(restarts))
         print(
             f"{name}, {restarts} restarts: {alone / together:.2f} times faster in one batch "
-            f"({1000 * alone / restarts / 200:.2f} ms a step alone)"
+            f"({1000 * alone / restarts / 200:.2f} ms per step alone)"
         )
 
 

@@ -1,11 +1,11 @@
-"""What the papers' studies cost on a cluster, from unit costs that are measured here and now.
+"""The costs of the papers' studies on a cluster, from unit costs measured on this machine.
 
-A unit (a shadow model, an attack's step, a step of training) is measured as the difference between
-a long and a short run, in processor seconds on one thread. Counts are the papers': Balle et al.
-2022, §V (MNIST: 59,000 shadow models and 1,000 targets, with the fixed set of 1,000 of its
+A unit (a shadow model, a step of an attack, a step of training) is measured as the difference
+between a long and a short run, in processor seconds on one thread. Counts are the papers': Balle et
+al. 2022, §V (MNIST: 59,000 shadow models and 1,000 targets, with the fixed set of 1,000 of its
 ablation); Liu et al. 2024, appendix (ResNet-18, 200 epochs of CIFAR-10 in batches of 64; attacks
-of 10,000 steps, here on a batch of 4). Random pictures stand in for the data: arithmetic takes as
-long on them.
+of 10,000 steps, here on a batch of 4). Random pictures replace the data: the arithmetic takes
+equally long.
 
     python benchmarks/paper_costs.py
 """
@@ -24,13 +24,13 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from exhume.attacks import Geiping
-from exhume.knowledge import Knowledge
 from exhume.models import MLP
 from exhume.models.resnet import ResNet
-from exhume.records import Records
+from exhume.protocol.knowledge import Knowledge
+from exhume.protocol.records import Records
 from exhume.training import SGD, Training
-from exhume.training.folded import FoldedSimulator
 from exhume.training.gradient import GradientStep
+from exhume.training.many_mlps import FoldedSimulator
 
 CLASSES = tuple(range(10))
 _RESNET_18 = ResNet((32, 32, 3), 10)
@@ -38,7 +38,7 @@ _RESNET_18 = ResNet((32, 32, 3), 10)
 
 @dataclass(frozen=True)
 class Part:
-    """So many units of one kind that a study consists of."""
+    """A number of units of one kind within a study."""
 
     study: str
     unit: str
@@ -47,7 +47,7 @@ class Part:
 
 
 def unit(work: Callable[[int], object], short: int, long: int) -> float:
-    """Return the processor seconds of one unit of ``work``, which does as many as it is told."""
+    """Return the processor seconds of one unit of ``work``, called with the number of units."""
     spent = []
     for count in (short, long):
         start = time.process_time()
@@ -62,7 +62,7 @@ def pictures(count: int, shape: tuple[int, ...]) -> Records:
 
 
 def shadow_model() -> float:
-    """One model of 784-10-10 with 1,000 records and 100 epochs, 64 at a time."""
+    """Return the time of one 784-10-10 model, 1,000 records and 100 epochs, 64 at a time."""
     data = pictures(1_000 + 192, (28, 28))
     training = Training(MLP((28, 28), 10), CLASSES, SGD(0.2, 0.9), epochs=100)
     engine = FoldedSimulator(training, data.take(slice(0, 1_000)))
@@ -72,7 +72,7 @@ def shadow_model() -> float:
 
 
 def attack_step() -> float:
-    """One step of gradient matching on a batch of 4."""
+    """Return the time of one step of gradient matching on a batch of 4."""
     step = GradientStep(_RESNET_18, CLASSES)
     batch = pictures(4, (32, 32, 3))
     release = step.publish(batch, rng=np.random.default_rng(0))
@@ -87,7 +87,7 @@ def attack_step() -> float:
 
 
 def training_step() -> float:
-    """One step of training on a batch of 64."""
+    """Return the time of one step of training on a batch of 64."""
     module = _RESNET_18.build()
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     batch = pictures(64, (32, 32, 3))

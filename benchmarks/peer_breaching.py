@@ -1,10 +1,10 @@
-"""Run breaching's Geiping preset on one case: for the Python of breaching's own environment.
+"""Runs breaching's Geiping preset on one case, in breaching's own Python environment.
 
 ``bench_peers.py`` writes the case and reads the answer; Exhume is not needed here.
 
     python peer_breaching.py CASE ANSWER
 
-Without arguments it only says by its exit code whether breaching can be imported.
+Without arguments, its exit code says whether breaching can be imported.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import numpy as np
 import torch
 
 TRIED = 20
-"""Iterations to time beforehand, this many and six times as many: they do not count."""
+"""Iterations for timing beforehand, this many and six times as many; they do not count."""
 
-# torchvision's own operators are compiled for another torch: its import only needs their names.
+# torchvision's operators are compiled for another torch: its import only needs their names.
 _NAMES = torch.library.Library("torchvision", "DEF")
 for _name in ("nms", "qnms"):
     _NAMES.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def main() -> None:
-    import breaching  # noqa: F401 (whether it is there)
+    import breaching  # noqa: F401 (tests whether it is installed)
 
     if len(sys.argv) == 1:
         return
@@ -52,7 +52,7 @@ def timed(case: dict[str, Any], iterations: int) -> float:
 
 
 def attack(case: dict[str, Any], iterations: int) -> tuple[torch.Tensor, int]:
-    """Return the images (n, c, h, w) as the network sees them, after at most the preset's own."""
+    """Return the images (n, c, h, w) as the network sees them, after at most the preset's steps."""
     import breaching
 
     torch.manual_seed(case["seed"])
