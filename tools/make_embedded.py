@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.arrays import Array
 from exhume.data.catalogue import FASHION_MNIST
 from exhume.data.embedded import FILE
 from exhume.data.folder import search_folders
+from exhume.protocol.arrays import Array
 
 PER_CLASS = 300
 EARLIEST_DATE = (1980, 1, 1, 0, 0, 0)
