@@ -3,26 +3,38 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 OUT    ?= exhume-run
 
-.PHONY: audit test lint bench clean
+.PHONY: audit test lint bench docs package clean
 
 audit: $(VENV)/.installed          ## audit the embedded example and say where the report is
 	$(BIN)/exhume audit --out $(OUT)
 
-test: $(VENV)/.installed           ## the whole test suite
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+test: $(VENV)/.installed-dev           ## the whole test suite
+	$(BIN)/python -m pytest -n auto
 
-lint: $(VENV)/.installed           ## ruff and mypy --strict
+lint: $(VENV)/.installed-dev           ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed          ## every benchmark, as ratios taken in one run
+bench: $(VENV)/.installed-dev          ## every benchmark, as ratios taken in one run
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+docs: $(VENV)/.installed-dev       ## the site, in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "open build/site/index.html"
+
+package: $(VENV)/.installed-dev    ## build sdist and wheel; audit in a new environment
+	$(BIN)/python tools/clean_install.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-flower.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-flower.txt
 	@touch $@
 
 clean:
