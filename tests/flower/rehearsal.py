@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,9 @@ def own(context: Context) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trained(state: dict[str, torch.Tensor], context: Context, rate: float) -> Net:
+    """Take a step; what Flower's mods draw for this client and round afterwards is seeded too."""
+    sent = zlib.crc32(state["head.weight"].numpy().tobytes())
+    np.random.seed([int(context.node_config["partition-id"]), sent])  # noqa: NPY002
     net = Net()
     net.load_state_dict(state)
     x, y = (torch.tensor(part) for part in own(context))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,9 @@ pytestmark = pytest.mark.slow
 NAMES = {name for name, _ in Net().named_parameters()}
 ROUNDING = 2.0**-22
 """Parameters are below 1 and float32: a difference of two is off by half a last place of each."""
+
+RANGE, STEP = 8.0, 2.0**-18
+"""SecAgg+ rounds parameters in ±8 at random to 2²² steps of 16 / 2²²."""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +111,7 @@ def test_local_privacy_leaves_noise_of_its_own_size_and_a_bound(rehearsed: Path)
         _, size = setting.mechanism.under_noise(RECORDS)
         assert size == pytest.approx(np.sqrt(2 * np.log(1.25e5)) / 4)
         rest = left(setting)
-        # 1,092 numbers: a relative standard error of 4.3 % of the variance.
+        # 1,092 numbers, drawn with a seed: a relative standard error of 4.3 % of the variance.
         assert abs(np.mean(rest**2) / size**2 - 1.0) < 0.2
     verdict = metrics(rehearsed / "private")["2"]
     # A Gaussian mechanism of multiplier 1.21, for a guess that is blind once in 17 at most.
@@ -115,22 +119,97 @@ def test_local_privacy_leaves_noise_of_its_own_size_and_a_bound(rehearsed: Path)
     assert verdict["exhume-client-reached"] <= verdict["exhume-client-bound"]
 
 
+@dataclass(frozen=True)
+class Rounded:
+    """What two clients hand to SecAgg+ in a round, in steps of its grid, and what comes out.
+
+    Each client has 3 of the weights' limit of 3, so that its parameters count as they are.
+    """
+
+    places: np.ndarray
+    """Where each parameter of each client lies on the grid, in Flower's single precision."""
+    spacing: np.ndarray
+    """The distance of two such places, which is a power of ½: fractions are multiples of it."""
+    moved: np.ndarray
+    """Which parameters both clients moved by 100 steps or more: those can lie anywhere."""
+    mean: np.ndarray
+
+    @classmethod
+    def of(cls, place: Path, number: int) -> Rounded:
+        folder = place / "clients" / f"round-000{number}"
+        after = [flat(path) for path in sorted(folder.glob("*/after.safetensors"))]
+        before = flat(place / "rounds" / f"round-000{number}" / "before.safetensors")
+        from_below = np.float32(after) + np.float32(RANGE)
+        return cls(
+            (from_below * np.float32(1 / STEP)).astype(np.float64),
+            np.spacing(from_below) / STEP,
+            (np.abs(after - before) > 100 * STEP).all(axis=0),
+            flat(place / "rounds" / f"round-000{number}" / "aggregate" / "after.safetensors"),
+        )
+
+    @property
+    def exact(self) -> np.ndarray:
+        """The mean without rounding at random."""
+        return self.places.mean(axis=0) * STEP - RANGE
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Of each client's rounding: f (1 − f) squared steps, for a place f above the grid."""
+        fractions = self.places % 1.0
+        return fractions * (1.0 - fractions)
+
+
+def flat(path: Path) -> np.ndarray:
+    arrays = read_arrays(path)
+    return np.concatenate([arrays[name].ravel() for name, _ in Net().named_parameters()])
+
+
 def test_secure_aggregation_shows_sums_only(rehearsed: Path) -> None:
     place = rehearsed / "secure"
     found = settings(place / "rounds")
     assert set(found) == {f"round-000{number}/aggregate" for number in (1, 2, 3)}
     assert "the server sees sums only" in (rehearsed / "said.txt").read_text()
-    for setting in found.values():
+    for number in (1, 2, 3):
+        setting = found[f"round-000{number}/aggregate"]
         assert set(setting.given.changes) == NAMES
-        _, size = setting.mechanism.under_noise(2 * RECORDS)
-        rest = left(setting)
-        # Rounding to a grid at random: its mean square over 1,092 places is known to 10 %.
-        assert 0.7 < np.mean(rest**2) / size**2 < 1.3
+        rounded = Rounded.of(place, number)
+        # What is left is the rounding at random, and that of adding the range in single precision.
+        apart = left(setting) - (rounded.mean - rounded.exact)
+        assert np.abs(apart).max() < STEP / 8 + ROUNDING
     # A client, behind the protocol, still has its own.
     assert len(load(place / "clients").setting) == 6
     verdict = metrics(place)
     assert verdict["exhume-aggregate-unanswered"][0][0] == 3
     assert not any(key.startswith("exhume-client") for key in verdict)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_sums_rounding_is_the_described_noise(rehearsed: Path, number: int) -> None:
+    """Of the variance that each place on the grid implies, and of the described one on average.
+
+    A parameter that no client moved lies where the last round's sum left it, on the grid or half
+    way between: there the variance is 0 or ½ of a squared step, and never ⅓.
+    """
+    place = rehearsed / "secure"
+    rounded = Rounded.of(place, number)
+    one, other = rounded.variances
+    variance = one + other
+    fourth = one * (1 - 3 * one) + other * (1 - 3 * other) + 6 * one * other
+    error = 2.0 * (rounded.mean - rounded.exact) / STEP
+    # A sum of 1,092 independent squares, whose deviation is known: 6 of these are beyond chance.
+    apart = abs(np.sum(error**2 - variance)) / np.sqrt(np.sum(fourth - variance**2))
+    assert apart < 6.0
+    setting = settings(place / "rounds")[f"round-000{number}/aggregate"]
+    _, size = setting.mechanism.under_noise(2 * RECORDS)
+    assert size**2 == pytest.approx(STEP**2 / 12)
+    # Fractions that are multiples of s at random have the mean variance (1 − s²) / 6; both clients'
+    # together differ from theirs by less than 0.15 from place to place.
+    moved = rounded.moved
+    assert moved.sum() > 300
+    expected = (1.0 - rounded.spacing**2).sum(axis=0) / 6.0
+    gap = abs(np.mean(variance[moved] - expected[moved]))
+    assert gap < 6.0 * 0.15 / np.sqrt(moved.sum())
+    assert expected.min() * STEP**2 / 4 > 0.9 * size**2
 
 
 def test_parameters_in_a_list_get_the_names_of_the_state_dict(rehearsed: Path) -> None:
