@@ -1,11 +1,18 @@
-"""What every test is kept from: other tests' cores, and the user's own cache; and their order."""
+"""What every test is kept from: chance, other tests' cores, and the user's own cache.
+
+And the order of the tests.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before any numerical library is loaded: tests run one process per core, and libraries that start
 # threads of their own in each of them fight over the cores for minutes.
@@ -13,6 +20,40 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 # Before Flower is loaded: it reports each run to its makers where this is not set.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+
+# The suite's properties have the same examples in each run: a new one is a finding, and not the
+# fault of whatever is tested. EXHUME_FUZZ draws new ones. No example is judged by a clock.
+settings.register_profile(
+    "exhume",
+    deadline=None,
+    derandomize="EXHUME_FUZZ" not in os.environ,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("exhume")
+
+
+def _seed_global_streams(name: str) -> None:
+    """Set the streams that nobody passes on: whoever draws from them draws the same each time."""
+    number = zlib.crc32(name.encode())
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(number)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> None:
+    """Seed each fixture by its own name, whichever test is the first to ask for it."""
+    case = getattr(request, "param_index", 0)
+    _seed_global_streams(f"{fixturedef.baseid} {fixturedef.argname} {case}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Seed each test by its own name, whatever ran before it."""
+    _seed_global_streams(item.nodeid)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
