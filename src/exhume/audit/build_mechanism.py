@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.audit.build_training import batches_of, build_training, optimiser_of
+from exhume.audit.build_training import batches_of, build_training, knows, optimiser_of
 from exhume.audit.defending import defended
 from exhume.audit.estimator_of import estimator_of
 from exhume.config import (
@@ -136,7 +136,7 @@ def build_batch_mechanism(
             raise InputError(
                 f"an update's local steps are gradient descent (optimiser = 'sgd'), without {other}"
             )
-        batches = batches_of(training, seed if table.knowledge.order else None)
+        batches = batches_of(training, table.knowledge, release, seed)
         mechanism = LocalSteps(mechanism, optimiser, training.epochs, batches)
     if release.clients is not None:
         mechanism = Aggregate(mechanism, release.clients)
@@ -310,8 +310,8 @@ def _alone(
     network = _architecture(release, record_shape, 1 if single else len(classes))
     if training.loss != "logistic":
         return _trained(table, release, network, None if single else classes, seed)
-    seed = seed if training.seed is None else training.seed
-    start = seed if table.knowledge.initial is True else None
+    own = seed if training.seed is None else training.seed
+    start = own if knows("initial", table.knowledge, release, training.seed) else None
     return Stationary(
         *(network, classes, training.weight_decay, training.learning_rate, training.momentum),
         steps=training.epochs,

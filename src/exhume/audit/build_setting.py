@@ -272,7 +272,7 @@ def _require_fit(setting: ThreatSetting, path: Path) -> None:
 def _misfit(setting: ThreatSetting) -> str | None:
     """Return why the given release (or initialisation) cannot be the described model's."""
     from exhume.attacks.linear.read_release import readable
-    from exhume.training import Loop, Training
+    from exhume.training import GivenBatches, Loop, Training
 
     model = trained_model(setting.mechanism)
     if isinstance(model, Loop):
@@ -287,6 +287,8 @@ def _misfit(setting: ThreatSetting) -> str | None:
         reason = objective.mismatch(setting.initial)
         if reason is not None:
             return f"of the initial parameters, {reason}"
+    if isinstance(model.batches, GivenBatches):
+        model.batches.require(len(setting.fixed_set) + 1, model.begun_epochs(setting.records))
     if isinstance(setting.given, Weights):
         return objective.mismatch(setting.given.parameters)
     if isinstance(setting.given, Transcript):

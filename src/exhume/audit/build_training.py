@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exhume.config import KnowledgeTable, NetworkReleaseTable, ScheduleTable, TrainingTable
 from exhume.models.initialise import Initialisation, Scheme
+from exhume.protocol.errors import InputError
 from exhume.training.model import Label
 
 if TYPE_CHECKING:
     from exhume.models import Network
+    from exhume.protocol.arrays import Array
     from exhume.training import Batches, RateSchedule, Training
     from exhume.training.optimisers import Optimiser
 
@@ -26,16 +29,17 @@ def build_training(
     """Return the training of ``network``; seeds are left out of what the adversary lacks."""
     from exhume.training import Augmentation, DPClipping, Training
 
-    seed = seed if table.seed is None else table.seed
+    own = seed if table.seed is None else table.seed
     draws = seed if table.draw_seed is None else table.draw_seed
     private, augmentation = table.clipping, table.augmentation
+    start = own if knows("initial", knowledge, release, table.seed) else None
     made = Training(
         network,
         classes,
         optimiser_of(table),
         table.epochs,
-        batches_of(table, seed if knowledge.order else None),
-        Initialisation(Scheme(table.initialisation), seed if knowledge.initial is True else None),
+        batches_of(table, knowledge, release, seed),
+        Initialisation(Scheme(table.initialisation), start),
         None if private is None else DPClipping(private.norm, private.noise_multiplier),
         table.precision,
         release.device,
@@ -47,7 +51,19 @@ def build_training(
         augmentation=None if augmentation is None else Augmentation(**augmentation.model_dump()),
     )
     # A training that draws nothing is the same training whatever the seed.
-    return replace(made, draw_seed=draws) if knowledge.draws and made.draws else made
+    known = knows("draws", knowledge, release, table.draw_seed)
+    return replace(made, draw_seed=draws) if known and made.draws else made
+
+
+def knows(
+    what: str, knowledge: KnowledgeTable, release: NetworkReleaseTable, seed: int | None
+) -> bool:
+    """Whether what a training drew is known by its seed: ``initial``, ``order`` or ``draws``.
+
+    A model from a file was trained elsewhere: there it takes a word or a seed in the table.
+    """
+    told = what in knowledge.model_fields_set or seed is not None
+    return getattr(knowledge, what) is True and (release.file is None or told)
 
 
 def optimiser_of(table: TrainingTable) -> Optimiser:
@@ -65,11 +81,39 @@ def optimiser_of(table: TrainingTable) -> Optimiser:
     return Adam(rate, table.beta1, table.beta2, table.epsilon, decay, decoupled)
 
 
-def batches_of(table: TrainingTable, seed: int | None) -> Batches | None:
+def batches_of(
+    table: TrainingTable, knowledge: KnowledgeTable, release: NetworkReleaseTable, seed: int
+) -> Batches | None:
     """Return the mini-batches, None where every step takes all records."""
-    from exhume.training import Batches
+    from exhume.training import Batches, GivenBatches
 
-    return None if table.batch_size is None else Batches(table.batch_size, seed, table.poisson)
+    if table.batch_size is None:
+        return None
+    if isinstance(knowledge.order, Path):
+        return GivenBatches(table.batch_size, order=_order_in(knowledge.order))
+    own = seed if table.seed is None else table.seed
+    # Only a secret order amplifies privacy: that is for the user to say.
+    private = table.clipping is not None and knowledge.order is True
+    known = private or knows("order", knowledge, release, table.seed)
+    return Batches(table.batch_size, own if known else None, table.poisson)
+
+
+def _order_in(path: Path) -> Array:
+    """Return the only array of a file."""
+    from exhume.data.array_files import read_arrays
+    from exhume.training import GivenBatches
+
+    arrays = read_arrays(path)
+    if len(arrays) != 1:
+        raise InputError(
+            f"{path} must hold one array, a row of record numbers per epoch, got {len(arrays)}: "
+            f"{', '.join(arrays)}"
+        )
+    (order,) = arrays.values()
+    try:
+        return GivenBatches(1, order=order).order
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def schedule_of(table: ScheduleTable | None) -> RateSchedule | None:

@@ -68,6 +68,11 @@ class SettingTable(Table):
         return before or (initial if isinstance(initial, Path) else None)
 
     @property
+    def order_file(self) -> Path | None:
+        """The file of the order of the mini-batches, where there is one."""
+        return self.knowledge.order if isinstance(self.knowledge.order, Path) else None
+
+    @property
     def recording(self) -> Path | None:
         """The folder of a recorded training, where the release is one."""
         release = self.release
@@ -194,6 +199,12 @@ class SettingTable(Table):
         known = self.knowledge
         if isinstance(known.initial, Path) and self.release.file is None:
             raise ValueError("knowledge.initial as a file goes with release.file")
+        if isinstance(known.order, Path) and (
+            self.release.file is None or known.training is None or not known.training.batch_size
+        ):
+            raise ValueError(
+                "knowledge.order as a file goes with release.file and knowledge.training.batch_size"
+            )
         if self.truth is not None and self.release.file is None:
             raise ValueError("truth goes with release.file; with [data], targets are drawn from it")
         if getattr(self.release, "before", None) and "initial" in known.model_fields_set:
@@ -352,7 +363,7 @@ class Config(Table):
                 named += [setting.release.program]
             if isinstance(setting.release, EstimatorReleaseTable):
                 named += [setting.release.stored]
-            named += [setting.start_file]
+            named += [setting.start_file, setting.order_file]
             recorded = setting.recording
             named += [] if recorded is None else [recorded / "recording.json"]
             named += [setting.knowledge.shadow_targets]

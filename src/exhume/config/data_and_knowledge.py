@@ -67,14 +67,15 @@ class KnowledgeTable(Table):
     """What the adversary has in addition to the training algorithm and the fixed set.
 
     ``attributes`` are the known values of the target: columns by number or name, or half of an
-    image. ``training``
-    goes with networks. ``initial``: whether it knows the initial parameters, or the file with them;
-    ``order``: whether it knows the order of the mini-batches; ``draws``: whether it knows what
-    dropout and augmentation drew; ``batch_norm``: whether it knows the statistics of a gradient's
-    batch. ``record_shape`` is needed if no records determine it. ``seed`` is known of a loop where
-    true (the audit's) or a number; by default each of its trainings has a secret one. Beside a
-    transcript it has ``candidates`` of which the target is one: so many, or those of a file; with 0
-    it has none, and knows of the target what its own records tell.
+    image. ``training`` goes with networks. ``initial``: whether it knows the initial parameters, or
+    the file with them; ``order``: whether it knows the order of the mini-batches, or the file with
+    it; ``draws``: whether it knows what dropout and augmentation drew. Of a release from a file it
+    knows none of the three unless that is said here, or by a seed of the training. ``batch_norm``:
+    whether it knows the statistics of a gradient's batch. ``record_shape`` is needed if no records
+    determine it. ``seed`` is known of a loop where true (the audit's) or a number; by default each
+    of its trainings has a secret one. Beside a transcript it has ``candidates`` of which the target
+    is one: so many, or those of a file; with 0 it has none, and knows of the target what its own
+    records tell.
     """
 
     labels: bool = False
@@ -89,7 +90,7 @@ class KnowledgeTable(Table):
     value_range: tuple[float, float] | None = None
     training: TrainingTable | None = None
     initial: bool | FilePath = True
-    order: bool = True
+    order: bool | FilePath = True
     draws: bool = True
     seed: bool | Annotated[int, Field(ge=0, lt=2**31)] = False
     candidates: Annotated[int, AfterValidator(_none_or_several)] | FilePath = 10

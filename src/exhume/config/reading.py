@@ -110,6 +110,7 @@ def _completed(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
             _anchor(setting.get("knowledge"), "fixed_set", folder)
             _anchor(setting.get("knowledge"), "shadow_targets", folder)
             _anchor(setting.get("knowledge"), "initial", folder)
+            _anchor(setting.get("knowledge"), "order", folder)
             _anchor(setting.get("knowledge"), "candidates", folder)
     _anchor(completed.get("audit"), "truth", folder)
     _anchor(completed.get("audit"), "similar", folder)

@@ -2,7 +2,7 @@
 
 from exhume.training.answers import Answers
 from exhume.training.augmentation import Augmentation
-from exhume.training.batches import Batches
+from exhume.training.batches import Batches, GivenBatches
 from exhume.training.families import Family
 from exhume.training.glm import GLM, Solver
 from exhume.training.model import Model
@@ -23,6 +23,7 @@ __all__ = [
     "CosineDecay",
     "DPClipping",
     "Family",
+    "GivenBatches",
     "Loop",
     "Model",
     "OneCycle",

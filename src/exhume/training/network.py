@@ -268,7 +268,11 @@ class Training(Model):
             for _ in range(self.epochs):
                 yield None
         else:
-            yield from self.batches.steps(count, self.epochs, rng)
+            yield from self.batches.steps(count, self.begun_epochs(count), rng)
+
+    def begun_epochs(self, count: int) -> int:
+        """Return the number of epochs that are begun on ``count`` records."""
+        return -(-self.step_count(count) // self.steps_per_epoch(count))
 
     def steps_per_epoch(self, count: int) -> int:
         """Return the number of steps per epoch over ``count`` records."""
