@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.mounted import inside, require_mounts
+from tests.patience import PATIENCE_SECONDS
 
 from exhume.protocol.errors import InputError
 from exhume.runtime import cache as cache_module
@@ -230,7 +231,9 @@ class TestTurns:
             one.stdin.write("go\n")
             one.stdin.flush()
         for one in both:
-            said.append([int(word) for word in one.communicate(timeout=60)[0].split()])
+            said.append(
+                [int(word) for word in one.communicate(timeout=PATIENCE_SECONDS)[0].split()]
+            )
         assert sum(done for done, _ in said) == 8
         assert all(done >= 2 for done, _ in said), said
         assert [count for _, count in said] == [8, 8]
@@ -285,3 +288,43 @@ def test_no_locks_on_this_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with Cache(tmp_path).turn(SHELF, "one", wait=False) as mine:
         assert mine
     assert cache_module._locked(0, wait=True)
+
+
+class TestElastic:
+    """Without a limit of the user's own, what is in use may exceed the default one."""
+
+    def kept_then(self, folder: Path, age: float, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+        """Keep one file, then two more in a cache that has room for one; the first has this age."""
+        cache = Cache(folder, elastic=True)
+        cache.keep(SHELF, "first", ARRAYS, about="")
+        (entry,) = cache.entries()
+        monkeypatch.setattr(cache_module.time, "time", lambda: entry.used + age)
+        small = Cache(folder, limit=entry.size, elastic=True)
+        small.keep(SHELF, "other", ARRAYS, about="")
+        assert small.problem == ""
+        return {one.path.stem for one in small.entries()}
+
+    def test_what_was_used_today_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.kept_then(tmp_path, 3600.0, monkeypatch) == {"first", "other"}
+
+    def test_what_was_not_is_deleted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.kept_then(tmp_path, 90_000.0, monkeypatch) == {"other"}
+
+    def test_half_of_the_free_disk_is_the_end(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        usage = cache_module.shutil.disk_usage(tmp_path)._replace(free=1000)
+        monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda path: usage)
+        cache = Cache(tmp_path / "c", limit=10, elastic=True)
+        cache.keep(SHELF, "one", ARRAYS, about="")
+        (entry,) = cache.entries()
+        assert cache.room() == (1000 + entry.size) // 2
+        cache.keep(SHELF, "two", {"rows": np.ones(1000)}, about="")
+        assert "EXHUME_CACHE_LIMIT" in cache.problem
+
+    def test_a_limit_of_ones_own_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert user_cache().elastic
+        monkeypatch.setenv("EXHUME_CACHE_LIMIT", "500 MB")
+        assert (user_cache().elastic, user_cache().room()) == (False, 5 * 10**8)

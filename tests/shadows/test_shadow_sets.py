@@ -21,7 +21,7 @@ from exhume.protocol.records import Records
 from exhume.protocol.release import Answer, Gradient, Release, Weights
 from exhume.runtime.fingerprint import fingerprint
 from exhume.shadows import Cache, Order, filled, order_for, shadows_of
-from exhume.shadows.train_shadows import Repeated
+from exhume.shadows.maker import Repeated
 from exhume.training import SGD, Answers, Batches, DPClipping
 from exhume.training.simulator import PlainSimulator
 
@@ -160,7 +160,7 @@ class TestKept:
     ) -> None:
         first = shadows_of(ordered(small.training()))
         shadows_of.cache_clear()
-        monkeypatch.setattr("exhume.shadows.train_shadows.simulator_for", _never)
+        monkeypatch.setattr("exhume.shadows.maker.simulator_for", _never)
         again = shadows_of(ordered(small.training()))
         assert again.differences.tobytes() == first.differences.tobytes()
         assert again.base.tobytes() == first.base.tobytes()

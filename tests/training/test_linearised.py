@@ -10,7 +10,12 @@ from exhume.models import MLP, Activation
 from exhume.protocol.errors import InputError
 from exhume.protocol.records import Records
 from exhume.training import SGD, Adam, Batches, Training
-from exhume.training.linearised import Hessian, LinearisedSimulator, unlinearisable
+from exhume.training.linearised import (
+    Hessian,
+    LinearisedSimulator,
+    RecordByRecord,
+    unlinearisable,
+)
 from exhume.training.many_mlps import FoldedSimulator, Moved
 
 RNG = np.random.default_rng(0)
@@ -71,6 +76,26 @@ def test_hessian_is_the_derivative_of_the_gradient():
         move = 1e-5 * objective.tensor(direction)
         ends = [objective.gradient(theta + s * move, x, y, count=51) for s in (1, -1)]
         np.testing.assert_allclose(column, ((ends[0] - ends[1]) / 2e-5).numpy(), atol=2e-5)
+
+
+@pytest.mark.parametrize("classes", [3, None])
+def test_products_need_no_hessian(classes):
+    """The same differences from each record's curvature, and from Hessians that were stored."""
+    made = training(classes)
+    y = NUMBERS if classes is None else LABELS
+    fixed_set = Records(X[:50], y[:50])
+
+    def stored(nominal, step):
+        arrays = Hessian.of(nominal, step).packed(nominal)
+        return Hessian.unpacked(nominal, {name: array.copy() for name, array in arrays.items()})
+
+    whole, without, again = (
+        LinearisedSimulator(made, fixed_set, curvatures=way).differences(X[50:], y[50:])
+        for way in (None, RecordByRecord, stored)
+    )
+    assert np.abs(whole).max() > 0.01
+    np.testing.assert_allclose(without, whole, atol=1e-5)
+    np.testing.assert_array_equal(again, whole)
 
 
 def test_other_targets_do_not_matter():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SHELF = re.compile(r"[a-z]+-[0-9a-f]{32}")
 _ABANDONED_SECONDS = 3600.0
 """A half-written file this old belongs to a process that was killed."""
+_IN_USE_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,18 @@ class CachedFile:
 class Cache:
     """A folder of arrays by (shelf, name); with ``folder`` None nothing is stored.
 
-    After a write has failed, ``problem`` says why nothing more can be stored.
+    After a write has failed, ``problem`` says why nothing more can be stored. An ``elastic`` cache
+    exceeds its limit for what was used within a day, up to half of the space that is free.
     """
 
     folder: Path | None
     limit: int = DEFAULT_LIMIT
     problem: str = ""
+    elastic: bool = False
 
     def load(self, shelf: str, name: str) -> dict[str, Array] | None:
         """Return the stored arrays, or None if there are none or they are damaged."""
-        path = self._path(shelf, name)
+        path = self.place(shelf, name)
         if path is None:
             return None
         try:
@@ -67,19 +71,32 @@ class Cache:
                 os.utime(path)
         return found
 
+    def holds(self, shelf: str, name: str) -> bool:
+        """Whether there are such arrays, without reading them."""
+        path = self.place(shelf, name)
+        return path is not None and path.is_file()
+
+    def room(self) -> int:
+        """Return how many bytes may be stored in all; nothing where nothing is stored."""
+        if self.folder is None or self.problem:
+            return 0
+        if not self.elastic:
+            return self.limit
+        existing = next((p for p in (self.folder, *self.folder.parents) if p.is_dir()), None)
+        free = 0 if existing is None else shutil.disk_usage(existing).free
+        return max(self.limit, (free + sum(entry.size for entry in self.entries())) // 2)
+
     def keep(self, shelf: str, name: str, arrays: Mapping[str, Array], *, about: str) -> None:
         """Store arrays, all or nothing; ``about`` is a short description."""
         from exhume.runtime.durable import make_folder, write_bytes
 
-        path = self._path(shelf, name)
+        path = self.place(shelf, name)
         if path is None or self.problem:
             return
         try:
             content = packed(arrays, f"{shelf}/{name}", about)
-            if len(content) > self.limit:
-                self.problem = f"{len(content):,} bytes are more than {LIMIT}={self.limit:,} allows"
+            if not self.make_room(len(content)):
                 return
-            self._make_room(len(content))
             for folder in (path.parent.parent, path.parent):
                 if not folder.is_dir():
                     make_folder(folder)
@@ -120,7 +137,7 @@ class Cache:
         The system releases the lock when a process ends for any reason. Without file locks, every
         process may compute: work may be done twice, but never wrongly.
         """
-        path = self._path(shelf, name)
+        path = self.place(shelf, name)
         handle = None if path is None or self.problem else _opened(path.with_suffix(".lock"))
         if handle is None:
             yield True
@@ -156,14 +173,22 @@ class Cache:
                 shelf.rmdir()
         return gone
 
-    def _make_room(self, size: int) -> None:
+    def make_room(self, size: int) -> bool:
+        """Delete what was not used for longest; says whether there is room then."""
+        room = self.room()
+        if size > room:
+            self.problem = f"{size:,} bytes are more than {LIMIT}={room:,} allows"
+            return False
         entries = self.entries()
-        over = sum(entry.size for entry in entries) + size - self.limit
+        total = size + sum(entry.size for entry in entries)
+        now = time.time()
         for entry in entries:
-            if over <= 0:
+            recent = self.elastic and now - entry.used < _IN_USE_SECONDS
+            if total <= (room if recent else self.limit):
                 break
-            over -= self._deleted(entry)
+            total -= self._deleted(entry)
         self._sweep()
+        return True
 
     def _deleted(self, entry: CachedFile) -> int:
         try:
@@ -194,7 +219,8 @@ class Cache:
         for shelf in self._shelves():
             yield from shelf.glob(pattern)
 
-    def _path(self, shelf: str, name: str) -> Path | None:
+    def place(self, shelf: str, name: str) -> Path | None:
+        """Return the file of such arrays, whether there is one or not."""
         return None if self.folder is None else self.folder / shelf / f"{name}.safetensors"
 
 
@@ -209,7 +235,8 @@ def user_cache() -> Cache:
     if named.strip().lower() == OFF:
         return Cache(None)
     folder = Path(named).expanduser() if named else _platform_folder() / "exhume"
-    return Cache(folder, _limit(os.environ.get(LIMIT, "")))
+    text = os.environ.get(LIMIT, "")
+    return Cache(folder, _limit(text), elastic=not text.strip())
 
 
 def _limit(text: str) -> int:

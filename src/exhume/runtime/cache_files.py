@@ -15,9 +15,13 @@ def packed(arrays: Mapping[str, Array], place: str, about: str) -> bytes:
     from safetensors.numpy import save
 
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    seal = fingerprint(place, dict(sorted(whole.items())))
-    packed: bytes = save(whole, metadata={"seal": seal, "about": about})
+    packed: bytes = save(whole, metadata={"seal": seal_of(whole, place), "about": about})
     return packed
+
+
+def seal_of(arrays: Mapping[str, Array], place: str) -> str:
+    """Return the checksum of arrays at their place."""
+    return fingerprint(place, dict(sorted(arrays.items())))
 
 
 def unpacked(content: bytes, place: str) -> dict[str, Array] | None:
@@ -30,7 +34,7 @@ def unpacked(content: bytes, place: str) -> dict[str, Array] | None:
         seal = _metadata(content).get("seal")
     except (SafetensorError, ValueError, KeyError, TypeError, UnicodeDecodeError):
         return None
-    return arrays if seal == fingerprint(place, dict(sorted(arrays.items()))) else None
+    return arrays if seal == seal_of(arrays, place) else None
 
 
 def _metadata(content: bytes) -> dict[str, str]:

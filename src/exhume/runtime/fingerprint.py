@@ -14,11 +14,13 @@ import numpy as np
 
 from exhume.protocol.errors import InputError
 from exhume.protocol.records import Records
+from exhume.runtime.pages import forget
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
 _KNOWN: WeakKeyDictionary[Records, str] = WeakKeyDictionary()
+_PIECE = 1 << 26
 
 
 def fingerprint(*parts: object) -> str:
@@ -71,7 +73,10 @@ def _feed_array(digest: _Hash, array: np.ndarray) -> None:
     _say(digest, "array", f"{array.dtype.str} {array.shape}")
     if array.dtype.hasobject:
         raise InputError("an array of objects has no content that can be fingerprinted")
-    digest.update(np.ascontiguousarray(array).tobytes())
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    for start in range(0, len(content), _PIECE):
+        digest.update(content[start : start + _PIECE].data)
+        forget(array)
 
 
 def _records(records: Records) -> str:

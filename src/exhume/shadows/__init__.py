@@ -2,9 +2,9 @@
 
 from exhume.runtime.cache import Cache, user_cache
 from exhume.shadows.order import Order, OrdersShadows, order_for
+from exhume.shadows.shadow_set import ShadowSet
 from exhume.shadows.train_shadows import (
     Chunk,
-    ShadowSet,
     chunks_left,
     filled,
     keep_chunk,

@@ -21,6 +21,7 @@ from exhume.protocol.mechanism import Mechanism, layers
 from exhume.protocol.records import Records
 from exhume.protocol.release import Answer, Outputs, Release, Weights
 from exhume.protocol.version import __version__
+from exhume.runtime.cache import user_cache
 from exhume.runtime.fingerprint import fingerprint
 from exhume.shadows.release_vector import ReleaseVector
 from exhume.training.answers import Answers, trained_model
@@ -31,11 +32,8 @@ _TRAINING = "knowledge.training, or release.training"
 FEWEST = 8
 """Fewer shadow models are not enough to learn and to validate."""
 MOST_BYTES = 1_000_000_000
-"""The memory limit of a set's differences; further shadow targets are omitted."""
-CHUNK = 64
-"""How many shadow models are trained, kept and shared between processes at a time."""
-_LOOPS = 4
-"""A loop of somebody's own gains nothing from company, and may take minutes."""
+"""The memory limit of a set's differences; a larger set is a mapped file of the cache."""
+_ROUND = 4096
 _FORMAT = 1
 """Raised when a new version gives other numbers for the same order."""
 
@@ -45,8 +43,8 @@ class Order:
     """Train ``mechanism`` on ``fixed_set`` with each of ``targets`` added in turn.
 
     The mechanism publishes the kind of release that is attacked; ``layout`` reads it as a vector.
-    ``left_out`` counts shadow targets that were also in the fixed set. Orders are equal if their
-    content is.
+    ``left_out`` counts shadow targets that were also in the fixed set, ``unaffordable`` those that
+    neither memory nor the cache has room for. Orders are equal if their content is.
     """
 
     mechanism: Mechanism
@@ -54,16 +52,12 @@ class Order:
     targets: Records
     layout: ReleaseVector
     left_out: int = 0
+    unaffordable: int = 0
 
     @property
     def training(self) -> Training | Loop:
         """The training under any defences and answers."""
         return innermost(self.mechanism)
-
-    @property
-    def chunk(self) -> int:
-        """How many shadow models are trained, kept and shared between processes at a time."""
-        return _LOOPS if isinstance(self.training, Loop) else CHUNK
 
     @property
     def repeatable(self) -> bool:
@@ -136,9 +130,19 @@ def order_for(
     reason = _too_few(targets, left_out) or _unlabelled(innermost(found), fixed_set, targets)
     if reason is not None:
         return reason
-    count = min(len(targets), most, max(FEWEST, MOST_BYTES // (4 * layout.whole)))
+    wanted = min(len(targets), most)
+    count = min(wanted, _affordable(wanted, 4 * layout.whole))
     chosen = _first(targets, count, knowledge.target_weight)
-    return Order(found, fixed_set, chosen, layout, left_out)
+    return Order(found, fixed_set, chosen, layout, left_out, wanted - count)
+
+
+@lru_cache(maxsize=16)
+def _affordable(wanted: int, size: int) -> int:
+    """Return for how many models of ``size`` bytes there is room, as chunks and as a set."""
+    in_memory = max(FEWEST, MOST_BYTES // size)
+    if wanted <= in_memory:
+        return wanted
+    return max(in_memory, user_cache().room() // (2 * size) // _ROUND * _ROUND)
 
 
 def source_of(mechanism: Mechanism, fixed_set: Records) -> str:

@@ -1,162 +1,29 @@
-"""Training shadow models: by the simulator where training can be repeated, else one by one.
+"""Filling an order of shadow models: what the cache does not hold is trained, then read as a set.
 
-A set of shadow models: the releases for records that the adversary has.
+A set of up to ``MOST_BYTES`` is in memory. A larger one is a file of the cache that is mapped: it
+is written chunk by chunk, and attacks read it block by block.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from exhume.protocol.arrays import Array, FloatArray
-from exhume.protocol.defence import Blurring
-from exhume.protocol.errors import DivergedError, InputError
-from exhume.protocol.mechanism import Mechanism
+from exhume.protocol.errors import InputError
 from exhume.protocol.records import Records
-from exhume.protocol.release import Answer, Release
-from exhume.protocol.seeds import stream
 from exhume.runtime.cache import Cache, shelf_name, user_cache
+from exhume.runtime.cache_rows import keep_rows, kept_rows, subtract
 from exhume.runtime.fingerprint import fingerprint
-from exhume.shadows.order import FEWEST, Order, source_of, wrappers
-from exhume.training.answers import Answers
+from exhume.shadows.first_order import maker_for
+from exhume.shadows.maker import Maker
+from exhume.shadows.order import FEWEST, MOST_BYTES, Order
+from exhume.shadows.shadow_set import ShadowSet
 from exhume.training.network import Training
 from exhume.training.own_loop import Loop
-from exhume.training.simulator import Simulator, simulator_for
-
-
-class Maker(ABC):
-    """Trains the models of an order, chunk by chunk, and reads them as releases.
-
-    ``source`` names what a chunk's content depends on besides its targets; empty if unknown.
-    """
-
-    source: str
-
-    @abstractmethod
-    def base(self) -> FloatArray:
-        """Return the base of all differences: one vector, float64."""
-
-    @abstractmethod
-    def rows(self, targets: Records, name: str) -> Array:
-        """Train with each target in turn: one row each, float32, NaN where training diverged."""
-
-    @abstractmethod
-    def released(self, rows: Array, base: FloatArray, first: int) -> FloatArray:
-        """Return rows as releases laid out in full; ``first`` is the first row's number."""
-
-
-class Repeated(Maker):
-    """Rows are differences to the training without a target; noise is added afterwards."""
-
-    def __init__(self, order: Order) -> None:
-        assert isinstance(order.training, Training)
-        self._order, self._training = order, order.training
-        self._blurs = [one for one in wrappers(order.mechanism) if isinstance(one, Blurring)]
-        self._fixed_set = self._prepared(order.fixed_set)
-        self.source = source_of(self._training, self._fixed_set)
-
-    @cached_property
-    def _simulator(self) -> Simulator:
-        return simulator_for(self._training, self._fixed_set)
-
-    def base(self) -> FloatArray:
-        """Return the parameters after training without a target."""
-        found = np.asarray(self._simulator.base, dtype=np.float64)
-        if not np.isfinite(found).all():
-            raise InputError(f"training diverged: {self._training.optimiser.describe()}")
-        return found
-
-    def rows(self, targets: Records, name: str) -> Array:
-        """Return the differences that the targets make (c, P)."""
-        x = self._prepared(targets).x
-        y = self._training.responses(targets.labels)
-        try:
-            with np.errstate(all="ignore"):
-                return self._simulator.differences(x, y).astype(np.float32)
-        except InputError:
-            if len(x) == 1:
-                return np.full((1, len(self._simulator.base)), np.nan, dtype=np.float32)
-            # The training of one target diverged; the others did not.
-            return np.concatenate([self.rows(targets.take([i]), name) for i in range(len(x))])
-
-    def released(self, rows: Array, base: FloatArray, first: int) -> FloatArray:
-        """Return the release of each trained model."""
-        theta = base + np.asarray(rows, dtype=np.float64)
-        return self._published(self._order.mechanism, theta, first)
-
-    def _prepared(self, records: Records) -> Records:
-        for blur in self._blurs:
-            records = blur.prepared(records)
-        return records
-
-    def _published(self, mechanism: Mechanism, theta: FloatArray, first: int) -> FloatArray:
-        match mechanism:
-            case Training():
-                return theta
-            case Answers():
-                values = self._published(mechanism.inner, theta, first)
-                return _answers(self._training, mechanism, values)
-            case Blurring():
-                values = self._published(mechanism.inner, theta, first)
-                if first < 0:  # the training without a target, free of noise
-                    return values
-                size = mechanism.deviation(len(self._fixed_set) + 1)
-                return values + size * self._noise(values.shape, first, mechanism.describe())
-            case _:
-                raise AssertionError(f"{mechanism} is not repeatable")
-
-    def _noise(self, shape: tuple[int, ...], first: int, role: str) -> FloatArray:
-        seed = int(self._order.key[:12], 16)
-        draws = [
-            stream(seed, "shadow", role, first + i).standard_normal(shape[1:])
-            for i in range(shape[0])
-        ]
-        return np.asarray(draws)
-
-
-class Published(Maker):
-    """Rows are releases of the mechanism itself, each with its own random stream."""
-
-    def __init__(self, order: Order) -> None:
-        self._order, self.source = order, order.source
-
-    def base(self) -> FloatArray:
-        """Return nothing: there is no base training."""
-        return np.zeros(1)
-
-    def rows(self, targets: Records, name: str) -> Array:
-        """Publish with each target in turn."""
-        order = self._order
-        found = np.full((len(targets), order.layout.whole), np.nan, dtype=np.float32)
-        for i in range(len(targets)):
-            rng = stream(0, "shadow", name, i)
-            data = order.fixed_set.with_record(targets.take([i]))
-            try:
-                release = order.mechanism.publish(data, rng=rng)
-            except DivergedError:
-                continue
-            except InputError:
-                # A loop of somebody's own that stops with an error says which.
-                if isinstance(order.training, Loop):
-                    raise
-                continue
-            reason = order.layout.mismatch(release)
-            if reason is not None:
-                raise InputError(reason)
-            found[i] = order.layout.raw(release)
-        return found
-
-    def released(self, rows: Array, base: FloatArray, first: int) -> FloatArray:
-        """Return the rows as they are."""
-        return np.asarray(rows, dtype=np.float64)
-
-
-def maker_for(order: Order) -> Maker:
-    """Return the fastest way to fill an order."""
-    return Repeated(order) if order.repeatable else Published(order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,74 +51,7 @@ def train_chunk(order: Order, chunk: Chunk) -> Array | None:
 
 @lru_cache(maxsize=1)
 def _own_maker(order: Order) -> Maker:
-    return maker_for(order)
-
-
-def _answers(training: Training, asked: Answers, theta: FloatArray) -> FloatArray:
-    """Return each model's answers to the queries, (k, queries × outputs)."""
-    import torch
-
-    objective = training.objective("float64")
-    queries = objective.tensor(asked.queries)
-    found = []
-    with torch.no_grad():
-        for one in theta:
-            scores = objective.scores(objective.tensor(one), queries).cpu().numpy()
-            found.append(scores if asked.answer is Answer.SCORES else training.means(scores))
-    return np.asarray(found, dtype=np.float64).reshape(len(theta), -1)
-
-
-_FAR = 5.0
-
-
-@dataclass(frozen=True, eq=False)
-class ShadowSet:
-    """k shadow releases as differences to ``base`` (P,), and the records that made them.
-
-    ``differences`` (k, P) is float32. Where the training can be repeated exactly, ``base`` is its
-    outcome without any target; else it is the mean of the shadow releases. ``diverged`` shadow
-    models are omitted. ``problem`` says why the models could not be cached.
-    """
-
-    order: Order
-    differences: Array
-    base: FloatArray
-    targets: Records
-    diverged: int = 0
-    problem: str = ""
-
-    def __len__(self) -> int:
-        return len(self.differences)
-
-    def read(self, release: Release) -> FloatArray:
-        """Return a release's own difference to the base (P,), float64."""
-        layout = self.order.layout
-        return np.asarray(layout.vector(release)[layout.columns()] - self.base)
-
-    @cached_property
-    def _longest(self) -> float:
-        rows = np.einsum("kp,kp->k", self.differences, self.differences, dtype=np.float64)
-        return float(np.sqrt(rows.max()))
-
-    def far_off(self, difference: FloatArray) -> bool:
-        """Return whether a difference is much longer than any shadow's: another training."""
-        size = float(np.abs(difference).max(initial=0.0))
-        if size <= _FAR * self._longest:
-            size = float(np.linalg.norm(difference))
-        return size > _FAR * self._longest
-
-    def note(self) -> str:
-        """Return remarks on these shadow models for the reader of the results."""
-        parts = []
-        if self.order.left_out:
-            parts.append(
-                f"{self.order.left_out} shadow targets are in the fixed set and were omitted"
-            )
-        if self.diverged:
-            parts.append(f"{self.diverged} shadow models diverged and were omitted")
-        if self.problem:
-            parts.append(f"shadow models could not be cached: {self.problem}")
-        return "; ".join(parts)
+    return maker_for(order, user_cache())
 
 
 @lru_cache(maxsize=1)
@@ -268,28 +68,29 @@ def filled(order: Order, cache: Cache) -> ShadowSet:
 
     Chunks that another process is training are left to it, and waited for at the end.
     """
-    maker = maker_for(order)
+    maker = maker_for(order, cache)
     if not maker.source:
         cache = Cache(None)
     shelf = shelf_name("shadows", maker.source or "0" * 32)
     base = cache.computed(shelf, "base", lambda: {"base": maker.base()}, about="base", wait=True)
-    chunks, found = _chunks(order, shelf), dict[int, Array]()
-    for wait in (False, True):
-        for i, chunk in enumerate(chunks):
-            rows = None if i in found else _rows(maker, chunk, cache, wait=wait)
-            if rows is not None:
-                found[i] = rows
     assert base is not None
-    return _gathered(order, maker, found, base["base"], cache.problem)
+    filling = _Filling(order, maker, cache, _chunks(order, maker, shelf), base["base"])
+    size = 4 * len(order.layout.columns())
+    if size * len(order.targets) <= MOST_BYTES:
+        return filling.in_memory(filling.chunks)
+    found = filling.mapped() if cache.folder is not None else None
+    # Where nothing can be stored, memory holds as many as it may.
+    most = max(FEWEST, MOST_BYTES // size) // maker.chunk
+    return found or filling.in_memory(filling.chunks[: max(1, most)])
 
 
 def chunks_left(order: Order, cache: Cache) -> list[Chunk]:
     """Return what the cache doesn't hold of an order; nothing where it could not be kept."""
-    source = maker_for(order).source
-    if cache.folder is None or not source:
+    maker = maker_for(order, cache)
+    if cache.folder is None or not maker.source:
         return []
-    chunks = _chunks(order, shelf_name("shadows", source))
-    return [one for one in chunks if cache.load(one.shelf, one.name) is None]
+    chunks = _chunks(order, maker, shelf_name("shadows", maker.source))
+    return [one for one in chunks if not cache.holds(one.shelf, one.name)]
 
 
 def keep_chunk(cache: Cache, chunk: Chunk, rows: Array | None) -> None:
@@ -298,9 +99,9 @@ def keep_chunk(cache: Cache, chunk: Chunk, rows: Array | None) -> None:
         cache.keep(chunk.shelf, chunk.name, {"rows": rows}, about=_about(chunk.targets))
 
 
-def _chunks(order: Order, shelf: str) -> list[Chunk]:
-    firsts = range(0, len(order.targets), order.chunk)
-    parts = [order.targets.take(slice(i, i + order.chunk)) for i in firsts]
+def _chunks(order: Order, maker: Maker, shelf: str) -> list[Chunk]:
+    firsts = range(0, len(order.targets), maker.chunk)
+    parts = [order.targets.take(slice(i, i + maker.chunk)) for i in firsts]
     return [Chunk(part, shelf, fingerprint(part)[:40]) for part in parts]
 
 
@@ -308,47 +109,142 @@ def _about(targets: Records) -> str:
     return f"{len(targets)} shadow models"
 
 
-def _rows(maker: Maker, chunk: Chunk, cache: Cache, *, wait: bool) -> Array | None:
-    """Return one chunk's rows, or None while another process is training them."""
-    found = cache.computed(
-        chunk.shelf,
-        chunk.name,
-        lambda: {"rows": maker.rows(chunk.targets, chunk.name)},
-        about=_about(chunk.targets),
-        wait=wait,
-    )
-    return None if found is None else found["rows"]
-
-
 def _settings(training: Training | Loop) -> str:
     return training.describe() if isinstance(training, Loop) else training.optimiser.describe()
 
 
-def _gathered(
-    order: Order, maker: Maker, chunks: dict[int, Array], base: FloatArray, problem: str
-) -> ShadowSet:
-    layout, columns = order.layout, order.layout.columns()
-    exact = order.repeatable
-    centre = layout.read(maker.released(np.zeros((1, len(base))), base, -1))[0] if exact else 0.0
-    differences = np.empty((len(order.targets), len(columns)), dtype=np.float32)
-    for i in sorted(chunks):
-        first = i * order.chunk
-        with np.errstate(invalid="ignore", over="ignore"):
-            rows = layout.read(maker.released(chunks[i], base, first)) - centre
-        differences[first : first + len(rows)] = rows[:, columns]
-    sound = np.asarray(np.isfinite(differences).all(axis=1))
-    if sound.sum() < FEWEST:
-        raise InputError(
-            f"{int((~sound).sum())} of {len(sound)} shadow models diverged: "
-            f"{_settings(order.training)}"
+class _Filling:
+    """An order on its way to a set: its chunks, and how their rows are read as differences."""
+
+    def __init__(
+        self, order: Order, maker: Maker, cache: Cache, chunks: list[Chunk], base: FloatArray
+    ) -> None:
+        self.order, self.maker, self.cache = order, maker, cache
+        self.chunks, self.base = chunks, base
+        self.columns = order.layout.columns()
+        self.centre: FloatArray | float = 0.0
+        if order.repeatable:
+            blank = np.zeros((1, len(base)))
+            self.centre = order.layout.read(maker.released(blank, base, -1))[0]
+
+    def in_memory(self, chunks: list[Chunk]) -> ShadowSet:
+        """Return the set of these chunks as one array."""
+        found: dict[int, Array] = {}
+        for wait in (False, True):
+            for i, chunk in enumerate(chunks):
+                rows = None if i in found else self.rows(chunk, wait=wait)
+                if rows is not None:
+                    found[i] = rows
+        count = sum(len(chunk.targets) for chunk in chunks)
+        differences = np.empty((count, len(self.columns)), dtype=np.float32)
+        for i in sorted(found):
+            first = i * self.maker.chunk
+            differences[first : first + len(found[i])] = self.differences(i, found[i])
+        sound = np.asarray(np.isfinite(differences).all(axis=1))
+        if not sound.all():
+            differences = differences[sound]
+        middle = self.middle(sound)
+        if middle is None:
+            # The only possible base is the mean of the shadow models.
+            middle = differences.mean(axis=0, dtype=np.float64)
+            differences -= middle.astype(np.float32)
+        return self.gathered(differences, middle, sound)
+
+    def mapped(self) -> ShadowSet | None:
+        """Return the set as a mapped file of the cache; None where it could not be written."""
+        shelf, name = shelf_name("sets", self.maker.source), self.order.key[:40]
+        with self.cache.turn(shelf, name, wait=True):
+            found = self._mapped(shelf, name)
+            if found is None and self._written(shelf, name):
+                found = self._mapped(shelf, name)
+        return found
+
+    def _mapped(self, shelf: str, name: str) -> ShadowSet | None:
+        beside = self.cache.load(shelf, f"{name}-base")
+        rows = None if beside is None else kept_rows(self.cache, shelf, name)
+        if beside is None or rows is None:
+            return None
+        return self.gathered(rows, beside["base"], beside["sound"])
+
+    def _written(self, shelf: str, name: str) -> bool:
+        """Train every chunk, then write all differences, one chunk in memory at a time."""
+        for wait in (False, True):
+            for chunk in self.chunks:
+                if not self.cache.problem and not self.cache.holds(chunk.shelf, chunk.name):
+                    self.rows(chunk, wait=wait)
+        if self.cache.problem:
+            return False
+        sound = np.zeros(len(self.order.targets), dtype=bool)
+        total = np.zeros(len(self.columns))
+
+        def blocks() -> Iterator[Array]:
+            for i, chunk in enumerate(self.chunks):
+                rows = self.rows(chunk, wait=True)
+                assert rows is not None
+                block = self.differences(i, rows)
+                finite = np.isfinite(block).all(axis=1)
+                sound[i * self.maker.chunk :][: len(block)] = finite
+                block = block[finite]
+                total[:] += block.sum(axis=0, dtype=np.float64)
+                yield block
+
+        def centred(rows: Array) -> None:
+            if self.middle(sound) is None:
+                subtract(rows, (total / max(1, len(rows))).astype(np.float32))
+
+        shape = (len(self.order.targets), len(self.columns))
+        keep_rows(
+            self.cache,
+            shelf,
+            name,
+            shape,
+            blocks(),
+            finish=centred,
+            about=_about(self.order.targets),
         )
-    if not sound.all():
-        differences = differences[sound]
-    targets = order.targets if sound.all() else order.targets.take(np.flatnonzero(sound))
-    if exact:
-        middle = np.asarray(centre)[columns]
-    else:
-        # The only possible base is the mean of the shadow models.
-        middle = differences.mean(axis=0, dtype=np.float64)
-        differences -= middle.astype(np.float32)
-    return ShadowSet(order, differences, middle, targets, int((~sound).sum()), problem)
+        middle = self.middle(sound)
+        middle = total / max(1, int(sound.sum())) if middle is None else middle
+        self.cache.keep(shelf, f"{name}-base", {"base": middle, "sound": sound}, about="base")
+        return not self.cache.problem
+
+    def rows(self, chunk: Chunk, *, wait: bool) -> Array | None:
+        """Return one chunk's rows, or None while another process is training them."""
+        found = self.cache.computed(
+            chunk.shelf,
+            chunk.name,
+            lambda: {"rows": self.maker.rows(chunk.targets, chunk.name)},
+            about=_about(chunk.targets),
+            wait=wait,
+        )
+        return None if found is None else found["rows"]
+
+    def differences(self, index: int, rows: Array) -> Array:
+        """Return the rows of a chunk as the numbers that attacks compare, float32."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            released = self.maker.released(rows, self.base, index * self.maker.chunk)
+            found = self.order.layout.read(released) - self.centre
+            return found[:, self.columns].astype(np.float32)
+
+    def middle(self, sound: Array) -> FloatArray | None:
+        """Return the base of all differences; None where it is their mean."""
+        if sound.sum() < FEWEST:
+            raise InputError(
+                f"{int((~sound).sum())} of {len(sound)} shadow models diverged: "
+                f"{_settings(self.order.training)}"
+            )
+        return np.asarray(self.centre)[self.columns] if self.order.repeatable else None
+
+    def gathered(self, differences: Array, middle: FloatArray, sound: Array) -> ShadowSet:
+        """Return the set of the sound models among the first ones."""
+        whole = sound.all() and len(sound) == len(self.order.targets)
+        targets = self.order.targets if whole else self.order.targets.take(np.flatnonzero(sound))
+        return ShadowSet(
+            self.order,
+            differences,
+            middle,
+            targets,
+            int((~sound).sum()),
+            len(self.order.targets) - len(sound),
+            self.cache.problem,
+            self.maker.errors,
+        )

@@ -51,7 +51,10 @@ class RecordTile:
 
 @dataclass(frozen=True, eq=False)
 class RecordedStep:
-    """One step of the training: θ₋(t), the records of the step, and whether it has the target."""
+    """One step of the training: θ₋(t), the records of the step, and whether it has the target.
+
+    Steps are numbered from 0.
+    """
 
     first: FloatArray
     """The first layer with its bias as last column, in the record's own coordinates, float64."""
@@ -59,6 +62,7 @@ class RecordedStep:
     tiles: list[RecordTile]
     with_target: bool
     count: int
+    number: int
 
 
 class Nominal:
@@ -120,8 +124,8 @@ class Nominal:
             return
         keep = self._bytes() <= _KEPT_BYTES
         steps = []
-        for theta, index in zip(self._trajectory, self._indices, strict=True):
-            step = self._step(theta, index)
+        for number, theta in enumerate(self._trajectory):
+            step = self._step(theta, number)
             if keep:
                 steps.append(step)
             yield step
@@ -134,7 +138,8 @@ class Nominal:
             return np.asarray(y, dtype=np.float64)[None, :]
         return np.asarray(np.eye(self.training.network.outputs)[:, y])
 
-    def _step(self, theta: FloatArray, index: Index | None) -> RecordedStep:
+    def _step(self, theta: FloatArray, number: int) -> RecordedStep:
+        index = self._indices[number]
         first, deeper = self.layers(theta)
         rotated = self.tensor(first @ self.basis)
         tensors = [Layer(self.tensor(w), self.tensor(b[:, None])) for w, b in deeper]
@@ -154,7 +159,7 @@ class Nominal:
                     self.loss,
                 )
             )
-        return RecordedStep(first, tensors, tiles, with_target, count)
+        return RecordedStep(first, tensors, tiles, with_target, count, number)
 
     def _chosen(self, index: Index | None) -> tuple[Index, int, bool]:
         """Return the fixed set's records in a step, its size, and whether it has the target."""

@@ -7,12 +7,17 @@ records (more than about half the first layer's rotated weights, width · rank) 
 models: see the measurements in ``docs/explanation/training.md``. The error is that of the
 linearisation: some hundredths of the difference at a thousand records and some thousandths at ten
 thousand. That is enough for learning from many shadow models, but not for solving for a record.
+``RecordByRecord`` follows a few models in the same way without H(t), to measure that error first.
 
 Memory: H(t) takes (width · rank + outputs · (width + 1))² float32 numbers, 187 MB for 784-10-10 on
 images of rank 672; all models of a call are updated together, 3 · P numbers each.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,7 +27,14 @@ from exhume.protocol.arrays import Array, FloatArray
 from exhume.protocol.errors import InputError
 from exhume.protocol.records import Records
 from exhume.training.fixed_set_run import Nominal, RecordedStep, RecordTile
-from exhume.training.many_mlps import Moved, Targets, add_target, moved_along, unfoldable
+from exhume.training.many_mlps import (
+    Moved,
+    Targets,
+    add_target,
+    folded,
+    moved_along,
+    unfoldable,
+)
 from exhume.training.network import Training
 from exhume.training.simulator import Simulator, repeatable
 
@@ -38,15 +50,31 @@ def unlinearisable(training: Training) -> str | None:
     return reason
 
 
-class LinearisedSimulator(Simulator):
-    """Differences to first order, for all models of a call together."""
+class StepCurvature(Protocol):
+    """The Hessian of the fixed set's share of one step's loss, in whatever form."""
 
-    def __init__(self, training: Training, fixed_set: Records) -> None:
+    def add_product(self, moved: Moved, gradient: Moved) -> None:
+        """Add H · moved to ``gradient``."""
+
+
+Curvatures = Callable[[Nominal, RecordedStep], StepCurvature]
+
+
+class LinearisedSimulator(Simulator):
+    """Differences to first order, for all models of a call together.
+
+    ``curvatures`` gives the Hessian of a step; by default it is computed from all records.
+    """
+
+    def __init__(
+        self, training: Training, fixed_set: Records, *, curvatures: Curvatures | None = None
+    ) -> None:
         reason = unlinearisable(training)
         if reason is not None:
             raise InputError(reason)
         self.training, self.fixed_set = repeatable(training), fixed_set
         self.nominal = Nominal(self.training, fixed_set, dtype=torch.float32, tile=_TILE)
+        self._curvatures = curvatures
 
     @property
     def base(self) -> FloatArray:
@@ -60,9 +88,10 @@ class LinearisedSimulator(Simulator):
             return np.empty((0, len(self.base)))
         rows = np.asarray(x, dtype=np.float64).reshape(len(x), int(np.prod(x.shape[1:])))
         targets = Targets.of(self.nominal, rows, np.asarray(y))
+        curvatures = self._curvatures or Hessian.of
 
         def add_gradient(step: RecordedStep, moved: Moved, velocity: Moved) -> None:
-            Hessian.of(self.nominal, step).add_product(moved, velocity)
+            curvatures(self.nominal, step).add_product(moved, velocity)
             if step.with_target:
                 add_target(self.nominal, step, targets, moved, velocity)
 
@@ -113,6 +142,63 @@ class Hessian:
         first, deeper = moved.first.flatten(1), moved.deeper[0].flatten(1)
         gradient.first.flatten(1).addmm_(first, self.first).addmm_(deeper, self.mixed.T)
         gradient.deeper[0].flatten(1).addmm_(first, self.mixed).addmm_(deeper, self.deeper)
+
+    def packed(self, nominal: Nominal) -> dict[str, Array]:
+        """Return it as arrays: of the first layer one triangle of every block."""
+        width = nominal.widths[1]
+        rank = len(self.first) // width
+        blocks = self.first.view(width, rank, width, rank)
+        pairs = torch.stack([blocks[a, :, b, :] for a in range(width) for b in range(a + 1)])
+        triangles = pairs.flatten(1).index_select(1, _triangle(rank))
+        found = {"first": triangles, "mixed": self.mixed, "deeper": self.deeper}
+        return {name: tensor.cpu().numpy() for name, tensor in found.items()}
+
+    @classmethod
+    def unpacked(cls, nominal: Nominal, arrays: Mapping[str, Array]) -> Hessian:
+        """Return the Hessian that ``packed`` described."""
+        width, rank = nominal.widths[1], nominal.basis.shape[1]
+        first = nominal.zeros(width, rank, width, rank)
+        block, place, triangles = nominal.zeros(rank, rank), _triangle(rank), iter(arrays["first"])
+        for a in range(width):
+            for b in range(a + 1):
+                block.view(-1)[place] = torch.tensor(next(triangles), device=nominal.device)
+                first[a, :, b, :] = block
+        _complete(first)
+        mixed, deeper = (
+            torch.tensor(arrays[name], device=nominal.device) for name in ("mixed", "deeper")
+        )
+        return cls(first.view(width * rank, width * rank), mixed, deeper)
+
+
+class RecordByRecord:
+    """The same Hessian, of which only products are formed, from each record's curvature.
+
+    The cost per model grows with the records, as an exact simulation does.
+    """
+
+    def __init__(self, nominal: Nominal, step: RecordedStep) -> None:
+        self._nominal, self._step = nominal, step
+
+    def add_product(self, moved: Moved, gradient: Moved) -> None:
+        """Add H · moved to ``gradient``."""
+        models, width, rank = moved.first.shape
+        own, total = moved.deeper[0].flatten(1), gradient.deeper[0].flatten(1)
+        for tile in self._step.tiles:
+            curvature = Curvature(self._nominal, self._step, tile)
+            mixed = curvature.mixed.view(width, own.shape[1], -1)
+            change = folded(moved.first, tile.inputs.T)
+            signal = torch.einsum("abm,kbm->kam", curvature.hidden, change)
+            signal += torch.einsum("ajm,kj->kam", mixed, own)
+            gradient.first.view(-1, rank).addmm_(signal.view(models * width, -1), tile.inputs)
+            total += torch.einsum("ajm,kam->kj", mixed, change) + own @ curvature.deeper
+
+
+@lru_cache(maxsize=2)
+def _triangle(size: int) -> Tensor:
+    """Return the places of a matrix's lower triangle, row by row."""
+    row, column = torch.tril_indices(size, size)
+    places: Tensor = row * size + column
+    return places
 
 
 def _add_weighted(block: Tensor, inputs: Tensor, weight: Tensor) -> None:

@@ -192,12 +192,13 @@ class NetworkTrainings(CountedTrainings):
 
     def longest(self, estimate: Estimate) -> float:
         """Return what the busiest worker does: shadow models and targets come in chunks."""
-        from exhume.shadows.order import CHUNK as SHADOWS
+        from exhume.shadows.maker import CHUNK as SHADOWS
 
         plan = estimate.plan
         if not self.left(estimate):
             return 0.0
-        whole = ((SHADOWS, self.shadows(plan)), (CHUNK, plan.planned(self.setting)))
+        chunk = plan.chunk(self.setting)
+        whole = ((SHADOWS, self.shadows(plan)), (chunk, plan.planned(self.setting)))
         turns = [min(n, c * math.ceil(math.ceil(n / c) / estimate.workers)) for c, n in whole]
         return self.cost(estimate).each * (turns[0] + turns[1] * self.per_target(plan))
 
