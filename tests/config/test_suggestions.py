@@ -56,6 +56,10 @@ def network(*, release: str = "", training: str = "momentum = 0.9", knowledge: s
             "unknown key 'release.epochs'; it belongs to [knowledge.training]",
         ),
         (
+            LINEAR.replace("fixed_set = 60", "fixed_set = 60, targets = 3"),
+            "unknown key 'data.targets'; it belongs to [[setting]], outside its tables",
+        ),
+        (
             network(knowledge=", shadow-targets = 3"),
             "unknown key 'knowledge.shadow-targets'; did you mean 'shadow_targets'?",
         ),

@@ -56,8 +56,11 @@ def advised(
     return advice(header, summary, worst_first(summary))
 
 
-def setting(name: str, accuracy: float = 0.9, **fields: object) -> Setting:
-    return Setting(name, data=DATA, model=ModelQuality("accuracy", accuracy), **fields)
+def setting(
+    name: str, accuracy: float = 0.9, chance: float | None = None, **fields: object
+) -> Setting:
+    quality = ModelQuality("accuracy", accuracy, chance=chance)
+    return Setting(name, data=DATA, model=quality, **fields)
 
 
 @pytest.mark.parametrize(("gamma", "kappa"), [(0.5, 0.1), (0.1, 0.01), (0.05, 1e-4)])
@@ -136,6 +139,54 @@ class TestMeasured:
             )
             (made,) = parse(text, folder=Path(), source="what was pasted").setting
             assert [d.name for d in made.release.defences] == ["output-perturbation"]
+
+
+class TestUselessModels:
+    """A defence that leaves nothing worth releasing is not recommended in silence."""
+
+    def found(
+        self, *others: tuple[Bracket, dict, Setting], kappa: float = 0.44
+    ) -> tuple[Advice, ...]:
+        bounded = CeilingCurve(at=BoundPoint(1.0, kappa=kappa, gamma=0.8))
+        useless = setting("noisy", 0.52, chance=0.57, defended=True, ceiling=bounded)
+        return advised(
+            (bracket("plain", 50), PLAIN, setting("plain", 0.98, chance=0.55)),
+            (bracket("noisy", 0, 0.39), {**PLAIN, "defences": [NOISE]}, useless),
+            *others,
+        )
+
+    def test_the_text_says_that_the_model_is_worth_nothing(self) -> None:
+        measured, noise = self.found()
+        assert "leaves a model no better than a constant answer" in measured.text
+        # 50 % takes 6.63, and 1.0 was measured.
+        assert "less noise already left a model no better than a constant answer" in noise.text
+
+    def test_less_noise_than_was_measured_may_leave_more(self) -> None:
+        _, noise = self.found(kappa=0.1)
+        assert "noise_multiplier = 0.781" in noise.text
+        assert "What it costs the model was not measured" in noise.text
+
+    def test_a_useful_model_without_a_limit_goes_first(self) -> None:
+        rounding = {**PLAIN, "defences": [{"name": "rounding", "decimals": 1}]}
+        useful = setting("rounded", 0.8, chance=0.57, defended=True)
+        first = self.found((bracket("rounded", 0), rounding, useful))[0]
+        assert "use the defence of “rounded”" in first.title
+        assert "no better than a constant answer" not in first.text
+        assert "a stronger one may succeed" in first.text
+
+    @pytest.mark.parametrize(
+        ("quality", "useless"),
+        [
+            (ModelQuality("accuracy", 0.5, chance=0.5), True),
+            (ModelQuality("accuracy", 0.51, chance=0.5), False),
+            (ModelQuality("accuracy", 0.1), False),
+            (ModelQuality("R²", -0.1), True),
+            (ModelQuality("R²", 0.1), False),
+            (ModelQuality(), False),
+        ],
+    )
+    def test_a_constant_answer_is_the_measure(self, quality: ModelQuality, useless: bool) -> None:
+        assert quality.useless is useless
 
 
 def test_without_a_measured_defence_the_norm_follows_from_the_range_of_values() -> None:

@@ -73,8 +73,8 @@ class TestRule:
         (verdict,) = judge(summary(bracket(0, 16)), 0.05)
         assert verdict.outcome is GateOutcome.INCONCLUSIVE
         assert verdict.reason == (
-            "glm rebuilt 0 of 16 targets, at most 20.6% by the interval; to be below 5.0% takes "
-            "72 targets with none rebuilt"
+            "glm rebuilt 0 of 16 targets, at most 20.6% by the interval; 72 targets, none of them "
+            "rebuilt, would show less than 5.0%"
         )
 
     @pytest.mark.parametrize(("share", "limit"), [(0.0, 0.05), (0.0, 0.01), (0.02, 0.05)])

@@ -149,7 +149,7 @@ def _suggestion(location: Sequence[int | str], keys: Sequence[int | str], tables
     nearest = min(elsewhere, key=lambda path: (str(keys[-2:][0]) not in path, len(path)))
     table = ".".join(one for one in nearest[:-1] if one != "setting")
     name = "it" if other == key else f"{other!r}"
-    return f"; {name} belongs to [{table}]"
+    return f"; {name} belongs to {f'[{table}]' if table else '[[setting]], outside its tables'}"
 
 
 def _kinds_at(location: Sequence[int | str]) -> list[type[Table]]:

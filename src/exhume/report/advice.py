@@ -110,17 +110,19 @@ def _related(case: _Case, cases: Sequence[_Case]) -> Iterator[_Case]:
 
 
 def _measured(case: _Case, cases: Sequence[_Case]) -> Advice | None:
-    """The defence under which no attack succeeded, that costs least."""
+    """The defence under which no attack succeeded: a useful model first, then a proven limit."""
     kept = [one for one in _related(case, cases) if one.finding is Finding.NOT_REBUILT]
     if not kept or not kept[0].release.get("defences"):
         return None
-    best = max(kept, key=lambda one: (_bounded(one), one.setting.model.value or 0.0))
+    best = max(kept, key=_merit)
     before, after, cost = case.setting.model, best.setting.model, ""
     if before.value is not None and after.value is not None:
         cost = (
             f" The model without it: {utility_text(before.name, before.value, before.chance)}; "
             f"with it: {utility_text(after.name, after.value, after.chance)}, on unused records."
         )
+    if after.useless:
+        cost += " It protects the records, but leaves a model no better than a constant answer."
     sure = "" if _bounded(best) else " Only these attacks failed: a stronger one may succeed."
     return Advice(
         f"{case.bracket.setting}: use the defence of “{best.bracket.setting}”",
@@ -129,6 +131,11 @@ def _measured(case: _Case, cases: Sequence[_Case]) -> Advice | None:
         f"{cost}{sure}",
         f"# in [setting.release]\ndefences = {inline(best.release['defences'])}",
     )
+
+
+def _merit(case: _Case) -> tuple[bool, bool, float]:
+    model = case.setting.model
+    return not model.useless, _bounded(case), model.value or 0.0
 
 
 def _bounded(case: _Case) -> bool:
@@ -155,9 +162,25 @@ def _noise(case: _Case, cases: Sequence[_Case]) -> Advice | None:
     return Advice(
         f"{case.bracket.setting}: add noise for a proven limit",
         f"Computed, for a limit on the success of every attack of {said}.{how} This holds where a "
-        f"blind guess succeeds with at most κ = {percent(kappa)} ({source}).",
+        f"blind guess succeeds with at most κ = {percent(kappa)} ({source}). "
+        f"{_cost_of_noise(case, cases, needed[0][1])}",
         toml,
     )
+
+
+def _cost_of_noise(case: _Case, cases: Sequence[_Case], sigma: float) -> str:
+    """Say what this run knows of the model under so much noise."""
+    less = [one for one in _related(case, cases) if 0 < _noise_of(one) <= sigma]
+    if any(one.setting.model.useless for one in less):
+        return "In this run less noise already left a model no better than a constant answer."
+    return "What it costs the model was not measured."
+
+
+def _noise_of(case: _Case) -> float:
+    """The noise over the sensitivity of a setting's own Gaussian mechanism, or 0."""
+    tables = case.release.get("defences") or ()
+    found = [t.get("noise_multiplier") for t in tables if isinstance(t, Mapping)]
+    return max((float(one) for one in found if isinstance(one, int | float)), default=0.0)
 
 
 def _steps(case: _Case) -> int | None:

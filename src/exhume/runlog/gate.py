@@ -93,8 +93,8 @@ def _what_is_needed(bracket: Bracket, limit: float) -> str:
     needed = targets_needed(bracket.reached.rate, limit, bracket.reached.confidence)
     if needed is None:
         return f"too close to the limit of {limit:.1%} for any number of targets to tell"
-    how = "at this rate" if bracket.reached.successes else "with none rebuilt"
-    return f"to be below {limit:.1%} takes {needed:,} targets {how}"
+    how = "at this rate" if bracket.reached.successes else "none of them rebuilt"
+    return f"{needed:,} targets, {how}, would show less than {limit:.1%}"
 
 
 def targets_needed(share: float, limit: float, confidence: float) -> int | None:

@@ -136,6 +136,12 @@ class ModelQuality:
     loss_auc: float | None = None
     chance: float | None = None
 
+    @property
+    def useless(self) -> bool:
+        """Whether the model is measured, and no better than a constant answer."""
+        constant = self.chance if self.name == "accuracy" else 0.0
+        return self.value is not None and constant is not None and self.value <= constant
+
 
 @dataclass(frozen=True)
 class MembershipOutcome:

@@ -95,7 +95,7 @@ class Preparation(TriedExpense):
 
     def label(self, plan: Plan) -> str:
         """Return what it is."""
-        return "(preparation, releases)"
+        return "(preparation)"
 
     def left(self, estimate: Estimate) -> int:
         """Return how many targets some attack is not done with."""
