@@ -42,6 +42,7 @@ def client(folder: Path, seed: int = 0, text: str = AUDIT) -> None:
     """Train one step of a client's own, and leave its files in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
     from exhume.models import MLP, Activation
 

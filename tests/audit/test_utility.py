@@ -268,7 +268,7 @@ def test_a_plan_counts_trainings_and_knows_what_they_took(serial: Path) -> None:
     costs |= {AttackTrials(index, place): nothing for index in range(3) for place in range(3)}
     estimate = Estimate(plan, {**costs, one: fresh}, workers=2)
     assert (one.planned(plan), one.left(estimate)) == (2, 2)
-    assert 0.01 < fresh.each < 60
+    assert fresh.each > 0.0
     assert estimate.total() == pytest.approx(fresh.each)
     done = done_in(serial)
     assert {name: len(seconds) for name, seconds in done.trained.items()} == {

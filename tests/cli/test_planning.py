@@ -50,7 +50,7 @@ def test_a_plan_from_a_real_calibration(toml: Path) -> None:
         ["scaled", "glm", "20"],
     ]
     # What the process itself holds counts too, and that is much where many tests ran before.
-    assert re.match(r"about .* s with 1 worker, \d+\.\d GB of memory each", lines[0])
+    assert re.match(r"about .+ with 1 worker, \d+\.\d GB of memory each", lines[0])
     assert lines[1] == "120 trials, 0 of them done"
     assert lines[2].startswith("times were measured just now, on this machine")
     assert not re.search(r" 0\.0\d+ s", found.out)
