@@ -12,18 +12,15 @@ import pytest
 from tests.audit import small
 
 from exhume.attacks import TrajectoryInversion
-from exhume.audit import Plan, Serial, run
-from exhume.audit.budget import Budget, with_deadline
+from exhume.audit import Serial, run
 from exhume.audit.costs import Estimate, costs_of, expenses
-from exhume.audit.plan import Deadline
-from exhume.audit.runner import chosen_before
 from exhume.audit.stages import counted_trainings
 from exhume.audit.stages.counted_trainings import (
     LoopTrainings,
     NetworkTrainings,
     slow_trainings,
 )
-from exhume.audit.stages.expense import Cost, Expense, FinishedWork
+from exhume.audit.stages.expense import Cost, FinishedWork
 
 TOML = """
     [data]
@@ -121,51 +118,3 @@ def test_trainings_of_more_than_a_second_are_counted(
     found = slow_trainings(small.plan(DESCRIBED, small.audit(5)))
     assert [cost.each for cost in found.values()] == [pytest.approx(40 * step)] * counted
     assert not slow_trainings(small.plan(small.PLAIN, small.audit(5)))
-
-
-class TestBudgetOfRepeatedTrainings:
-    """How often an attack repeats a training is a guess; the clock then decides what is begun."""
-
-    EACH = 10.0
-
-    def timed(self, budget: str) -> Plan:
-        plan = small.plan(DESCRIBED, small.audit(5, attacks='["trajectory-inversion"]'))
-        costs: dict[Expense, Cost] = {NetworkTrainings(0): Cost(0.0, self.EACH, 1)}
-        estimate = Estimate(plan, costs, workers=2)
-        return with_deadline(estimate, Budget(budget), 1000.0)
-
-    def test_no_target_is_begun_that_would_end_far_behind(self) -> None:
-        plan = self.timed("10h")
-        half = self.EACH * (1 + TrajectoryInversion.trainings) / 2
-        assert plan.deadline == Deadline((0,), 1000.0 + 36000.0 - half)
-        assert [unit.targets for unit in plan.units()] == [(0,), (1,), (2,), (3,), (4,)]
-        assert plan.identity == replace(plan, deadline=None).identity
-
-    def test_workers_share_single_targets(self) -> None:
-        plan = self.timed("10h")
-        estimate = Estimate(plan, {NetworkTrainings(0): Cost(0.0, self.EACH, 1)}, workers=2)
-        # Two of four targets each, and not all four in one unit.
-        each = self.EACH * (1 + TrajectoryInversion.trainings)
-        four = replace(estimate, plan=replace(plan, limits=(4,)))
-        assert four.total() < 2.2 * each
-
-    def test_other_settings_have_no_deadline(self) -> None:
-        plan = small.plan(small.PLAIN, small.audit(5))
-        assert with_deadline(Estimate(plan, {}), Budget("1h"), 0.0) == plan
-
-    def test_what_was_not_begun_is_left_out_and_done_later(self, tmp_path: Path) -> None:
-        small_one = DESCRIBED.replace("epochs = 40", "epochs = 2")
-        plan = small.plan(small_one, small.audit(3, attacks='["oblivious"]'))
-        late = replace(plan, deadline=Deadline((0,), 0.0), limits=(3,), budget="1h")
-        found = run(late, tmp_path / "run", Serial())
-        assert {row.trials for row in found.rows} == {1}
-        before = chosen_before(plan, tmp_path / "run", "1h")
-        assert before is not None
-        assert before.limits == (1,)
-        found = run(plan, tmp_path / "run", Serial())
-        assert {row.trials for row in found.rows} == {3}
-
-    def test_settings_keep_the_same_share(self) -> None:
-        plan = small.plan(small.PLAIN, small.SCALED, small.audit(4))
-        units = replace(plan, deadline=Deadline((0, 1), 0.0)).units()
-        assert [unit.setting for unit in units] == [0, 1] * 4

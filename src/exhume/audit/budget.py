@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, replace
 
 from exhume.audit.costs import Estimate
-from exhume.audit.plan import Plan, Unit
+from exhume.audit.plan import Deadline, Plan, Unit
+from exhume.audit.stages.counted_trainings import NetworkTrainings
 from exhume.protocol.errors import InputError
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -79,6 +80,36 @@ def fitted(estimate: Estimate, budget: Budget, *, spent: float = 0.0) -> Plan:
         low, high = (middle, high) if fits else (low, middle)
     limits = _limited(estimate, low)
     return replace(estimate.plan, limits=limits, budget=budget.text)
+
+
+def with_deadline(estimate: Estimate, budget: Budget, started: float) -> Plan:
+    """Return the plan with a deadline where attacks repeat slow trainings, how often nobody knows.
+
+    ``started`` is when the budget began, by ``time.time``. No target is begun that would on average
+    end further behind the budget than before it.
+    """
+    plan = estimate.plan
+    slow = [one for one in estimate.costs if isinstance(one, NetworkTrainings)]
+    costs = {
+        one.setting: estimate.costs[one].each * one.per_target(plan)
+        for one in slow
+        if one.repeated(plan)
+    }
+    if not costs:
+        return plan
+    until = started + budget.seconds - max(costs.values()) / 2
+    return replace(plan, deadline=Deadline(tuple(costs), until))
+
+
+def unlimited_by_guess(plan: Plan) -> Plan:
+    """Return a fitted plan with all targets of the settings that a deadline limits better."""
+    if plan.deadline is None:
+        return plan
+    limits = [
+        plan.targets(index) if index in plan.deadline.settings else plan.planned(index)
+        for index in range(len(plan.config.setting))
+    ]
+    return replace(plan, limits=tuple(limits))
 
 
 def _limited(estimate: Estimate, share: float) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,13 +40,29 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Deadline:
+    """When settings whose duration is hard to tell begin no further target.
+
+    ``until`` is a time of ``time.time``. The first release of each is attacked at any hour.
+    """
+
+    settings: tuple[int, ...]
+    until: float
+
+    def over(self, unit: Unit) -> bool:
+        """Whether it is too late to begin a unit."""
+        return unit.setting in self.settings and unit.targets[0] > 0 and time.time() > self.until
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything an audit will do. Plain data: it can be sent to another process.
 
     ``files`` are the content hashes of the files that the configuration names, and of code of the
     user's own; ``extra`` are additional attacks, which run on every setting. To fit a ``budget``,
     ``limits`` gives the number of first targets that are run per setting; their trials are those of
-    the whole plan, so that the rest can be run later. (Smaller units may round differently.)
+    the whole plan, so that the rest can be run later. (Smaller units may round differently.) Past
+    the ``deadline`` no unit of its settings is begun; there a unit is one release.
     ``live`` are the settings themselves, one per table, where they were made in Python.
     """
 
@@ -56,6 +73,7 @@ class Plan:
     limits: tuple[int, ...] = ()
     budget: str = ""
     live: tuple[ThreatSetting, ...] = ()
+    deadline: Deadline | None = None
 
     @property
     def identity(self) -> str:
@@ -108,12 +126,20 @@ class Plan:
     def units(self) -> list[Unit]:
         """Divide the plan into units; finished work and the executor have no influence."""
         units = []
-        for index, table in enumerate(self.config.setting):
-            count, batch = self.planned(index), table.batch or 1
-            chunk = batch * max(1, CHUNK // batch)
+        for index in range(len(self.config.setting)):
+            count, chunk = self.planned(index), self.chunk(index)
             for start in range(0, count, chunk):
                 units.append(Unit(index, tuple(range(start, min(start + chunk, count)))))
-        return units
+        if self.deadline is None:
+            return units
+        # Whatever is left out at the end, every setting keeps the same share of its targets.
+        return sorted(units, key=lambda one: one.targets[0] / self.planned(one.setting))
+
+    def chunk(self, index: int) -> int:
+        """Return how many targets of a setting make a unit, the last one aside."""
+        batch = self.config.setting[index].batch or 1
+        alone = self.deadline is not None and index in self.deadline.settings
+        return batch * (1 if alone else max(1, CHUNK // batch))
 
     def attacks_on(self, unit: Unit) -> tuple[Attack, ...]:
         """Return the attacks of a unit: those for its setting, and ``extra``."""

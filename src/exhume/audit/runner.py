@@ -11,7 +11,7 @@ from exhume.audit.finished import Finished, FinishedSettings
 from exhume.audit.plan import Plan
 from exhume.audit.scoring import check_metrics
 from exhume.audit.stages import STAGES
-from exhume.audit.stages.attack import RunAttacks
+from exhume.audit.stages.attack import note_planned
 from exhume.audit.stages.base import Phase, Progress, Steps
 from exhume.protocol.errors import StoreError
 from exhume.protocol.version import __version__
@@ -110,6 +110,4 @@ def _claim(store: Store, plan: Plan, command: str) -> None:
         store.set_meta("plan", own)
     # A new title needs no new run.
     store.set_meta("config", canonical(plan.config.model_dump(mode="json")))
-    store.set_meta("expected_trials", str(RunAttacks().size(plan)))
-    planned = [plan.planned(index) for index in range(len(plan.config.setting))]
-    store.set_meta("planned", canonical({"budget": plan.budget, "targets": planned}))
+    note_planned(store, plan)

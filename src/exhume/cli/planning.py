@@ -32,18 +32,23 @@ def estimated(plan: Plan, folder: Path, executor: Executor, progress: Progress) 
 def within(
     plan: Plan, folder: Path, executor: Executor, budget: str, progress: Progress
 ) -> tuple[Plan, Estimate | None]:
-    """Fit a plan to a budget; a plan that was fitted to it before is used again."""
-    from exhume.audit.budget import Budget, fitted
+    """Fit a plan to a budget; a plan that was fitted to it before is used again.
+
+    Where attacks repeat slow trainings, the estimate shows what is expected, and the plan takes as
+    many targets as begin in time.
+    """
+    from exhume.audit.budget import Budget, fitted, unlimited_by_guess, with_deadline
     from exhume.audit.runner import chosen_before
 
     wanted = Budget(budget)
     before = chosen_before(plan, folder, budget)
     if before is not None:
         return before, None
-    started = time.perf_counter()
+    started = time.time()
     estimate = estimated(plan, folder, executor, progress)
-    chosen = fitted(estimate, wanted, spent=time.perf_counter() - started)
-    return chosen, replace(estimate, plan=chosen)
+    estimate = replace(estimate, plan=with_deadline(estimate, wanted, started))
+    chosen = fitted(estimate, wanted, spent=time.time() - started)
+    return unlimited_by_guess(chosen), replace(estimate, plan=chosen)
 
 
 def show_estimate(estimate: Estimate) -> None:
@@ -106,7 +111,13 @@ def show_left_out(plan: Plan) -> None:
     """Print which targets a budget leaves out."""
     from rich.console import Console
 
+    late = () if plan.deadline is None else plan.deadline.settings
     parts = [
+        f"{plan.config.setting[index].name}, whatever of its {plan.targets(index):,} targets would "
+        "not be done by then"
+        for index in late
+    ]
+    parts += [
         f"{table.name} {plan.planned(index):,} of {plan.targets(index):,} targets"
         for index, table in enumerate(plan.config.setting)
         if plan.planned(index) < plan.targets(index)

@@ -86,8 +86,9 @@ class GivenBatches(Batches):
 
     def __eq__(self, other: object) -> bool:
         """Whether the other has the same batches in the same order."""
-        same = isinstance(other, GivenBatches) and self.size == other.size
-        return same and np.array_equal(self.order, other.order)
+        if not isinstance(other, GivenBatches):
+            return NotImplemented
+        return self.size == other.size and np.array_equal(self.order, other.order)
 
     def __hash__(self) -> int:
         """Return the hash of size and order."""
@@ -95,7 +96,7 @@ class GivenBatches(Batches):
 
     def steps_an_epoch(self, count: int) -> int:
         """Return the number of steps per epoch, which the order tells."""
-        return -(-self.order.shape[1] // self.size)
+        return -(-len(self.order[0]) // self.size)
 
     def steps(self, count: int, epochs: int, rng: np.random.Generator) -> Iterator[Index]:
         """Yield the records of each step; InputError if the order is not for ``count`` records."""

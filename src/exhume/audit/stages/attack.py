@@ -23,7 +23,7 @@ from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.reconstruction import Reconstruction, Status
 from exhume.protocol.release import Release
 from exhume.protocol.seeds import stream
-from exhume.runlog.outcome import Outcome, Trial
+from exhume.runlog.outcome import Outcome, Trial, canonical
 from exhume.runlog.store import Store
 from exhume.runtime import Executor
 from exhume.runtime.threads import one_thread
@@ -192,6 +192,11 @@ class RunAttacks(Stage):
         done = frozenset(log.keys())
         yield attack_job(plan, units_left(plan, done), done, kept_in(log))
 
+    def finish(self, plan: Plan, log: Store) -> None:
+        """Note what was left out past the deadline."""
+        if plan.deadline is not None:
+            note_planned(log, begun_by_the_deadline(plan, frozenset(log.keys())))
+
     def expenses(self, plan: Plan) -> Sequence[AttackTrials]:
         """Return the trials of every attack on every setting."""
         return [
@@ -259,6 +264,21 @@ def attack_job(
     return Job(run_task, plan, tasks, keep, named)
 
 
+def note_planned(log: Store, plan: Plan) -> None:
+    """Write down what a run is to hold when it is finished."""
+    planned = [plan.planned(index) for index in range(len(plan.config.setting))]
+    log.set_meta("expected_trials", str(RunAttacks().size(plan)))
+    log.set_meta("planned", canonical({"budget": plan.budget, "targets": planned}))
+
+
+def begun_by_the_deadline(plan: Plan, done: frozenset[str]) -> Plan:
+    """Return the plan without the targets that its deadline left out."""
+    limits = [plan.planned(index) for index in range(len(plan.config.setting))]
+    for unit in units_left(plan, done):
+        limits[unit.setting] = min(limits[unit.setting], unit.targets[0])
+    return replace(plan, limits=tuple(limits))
+
+
 def units_left(plan: Plan, done: frozenset[str]) -> list[Unit]:
     """Return the units with a trial that is not done."""
     return [unit for unit in plan.units() if not plan.keys(unit) <= done]
@@ -273,7 +293,9 @@ class UnitTask:
 
 
 def run_task(plan: Plan, task: UnitTask) -> list[Batch]:
-    """Run a unit in any process, on the plan's files."""
+    """Run a unit in any process, on the plan's files; nothing past the plan's deadline."""
+    if plan.deadline is not None and plan.deadline.over(task.unit):
+        return []
     plan.require_same_files()
     return run_unit(plan, task.unit, task.done)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from exhume.audit.loops import loop_of
-from exhume.audit.plan import CHUNK, Plan, Unit
+from exhume.audit.plan import Plan, Unit
 from exhume.audit.stages.attack import units_left
 from exhume.audit.stages.expense import (
     Cost,
@@ -181,6 +181,10 @@ class NetworkTrainings(CountedTrainings):
         assert training is not None
         attacks = plan.attacks_on(Unit(self.setting, (0,)))
         return 1 + sum(one.trainings for one in attacks if training.deterministic)
+
+    def repeated(self, plan: Plan) -> bool:
+        """Whether an attack repeats the training: how often, each target tells anew."""
+        return self.per_target(plan) > 1
 
     def games(self, plan: Plan) -> int:
         """Return the trainings of the membership games; a repeatable one is run per candidate."""
