@@ -148,7 +148,12 @@ class TestRefusals:
 
     def test_a_network_needs_its_training(self) -> None:
         toml = '[data]\nname = "digits"\n[release]\nmodel = "mlp"'
-        assert "a network needs knowledge.training" in refusal(toml)
+        assert refusal(toml).startswith("audit.toml: a network needs knowledge.training: optimiser")
+
+    def test_of_several_settings_the_wrong_one_is_named(self) -> None:
+        one = '[[setting]]\nname = "{}"\nrelease = {{ model = "{}" }}\ndata.name = "digits"\n'
+        toml = one.format("linear", "logistic") + one.format("deep", "mlp")
+        assert "setting 'deep': a network needs knowledge.training" in refusal(toml)
 
     def test_a_linear_model_has_none(self) -> None:
         toml = text().replace('"mlp"', '"ridge"')

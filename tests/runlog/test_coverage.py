@@ -53,6 +53,19 @@ def test_every_attack_that_did_not_run_is_named_with_what_would_help() -> None:
     assert found.brief() == found.describe()[:-1]
 
 
+def test_where_nothing_ran_every_reason_is_said() -> None:
+    found = coverage(
+        rows(
+            outcomes("row-space", "REFUSED", message="the first layer must be fully connected"),
+            outcomes("oblivious", "CONVERGED"),
+        )
+    )
+    assert found.brief() == (
+        "0 of 1 attacks ran; 1 did not apply to this release.",
+        "Not applicable: row-space: the first layer must be fully connected.",
+    )
+
+
 def test_results_without_candidates_are_counted_apart() -> None:
     nothing = outcomes("ridge", "NO_INFORMATION", "NO_INFORMATION")
     found = coverage(rows([*nothing, *outcomes("ridge", "CONVERGED")]))

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from exhume.protocol.arrays import Array, FloatArray
-from exhume.protocol.attack import GroupedAttack, Refusal
+from exhume.protocol.attack import GroupedAttack, Lacking, Refusal
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.reconstruction import Reconstruction, Status
 from exhume.protocol.release import Gradient, Release, Update
@@ -38,7 +38,9 @@ class Oblivious(GroupedAttack[BlindQuestion]):
     def parse(self, release: Release, knowledge: Knowledge) -> BlindQuestion | Refusal:
         """Require a pool to guess from."""
         if len(knowledge.pool()) < 2:
-            return Refusal("needs at least two records for a guess (a fixed set or shadow targets)")
+            return Refusal(
+                Lacking("needs at least two records for a guess", "knowledge.shadow_targets")
+            )
         return BlindQuestion(_batch_size(release, knowledge), knowledge)
 
     def _group_key(self, problem: BlindQuestion) -> tuple[int, int, bool]:
@@ -63,7 +65,7 @@ def _guessed(problem: BlindQuestion, guess: FloatArray) -> Reconstruction:
     if known is not None:
         guess = np.where(known.mask, known.values, guess)
     return Reconstruction(
-        np.repeat(guess[None], problem.count, axis=0),
+        np.broadcast_to(guess, (problem.count, *problem.knowledge.record_shape)),
         Status.CONVERGED,
         labels=problem.knowledge.labels,
         message="a constant guess from the pool; the release was not used",

@@ -223,7 +223,8 @@ def show(summary: Summary) -> None:
             for text in tradeoff.describe():
                 console.print(text, soft_wrap=True)
     for setting in summary.settings:
-        if setting.authenticity is not None:
+        rows = [row for row in summary.rows if row.setting == setting.name]
+        if setting.authenticity is not None and coverage(rows).ran:
             console.print(f"{setting.name}: {setting.authenticity.brief()}", soft_wrap=True)
 
 

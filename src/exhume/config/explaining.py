@@ -53,7 +53,8 @@ def explained(error: ValidationError, tables: Any) -> str:
     *above, last = first["loc"] or ("",)
     # An unknown key may have the name of a type.
     keys = [*_path(above, tables), last] if unknown else _path(first["loc"], tables)
-    where = _spelled(keys)
+    whole = keys[:1] == ["setting"] and len(keys) == 2 and isinstance(first["input"], dict)
+    where = _whole_setting(keys[1], tables) if whole else _spelled(keys)
     if unknown:
         text = f"unknown key {where!r}{_suggestion(first['loc'], keys, tables)}"
     elif first["type"] == "missing":
@@ -62,7 +63,8 @@ def explained(error: ValidationError, tables: Any) -> str:
         same = [one for one in errors if _path(one["loc"], tables) == keys]
         value = first["input"]
         shown = "" if isinstance(value, dict) else f", got {_short(value)}"
-        text = f"{where}: {', or '.join(map(_message, same))}{shown}{_meant_value(first)}"
+        said = f"{', or '.join(map(_message, same))}{shown}{_meant_value(first)}"
+        text = f"{where}: {said}" if where else said
         errors = [one for one in errors if one is first or one not in same]
     more = len(errors) - 1
     return text + (f" (and {more} more)" if more else "")
@@ -112,6 +114,15 @@ def _inside(tables: Any, key: int | str) -> Any:
         return tables[key]
     except (KeyError, IndexError, TypeError):
         return None
+
+
+def _whole_setting(place: int | str, tables: Any) -> str:
+    """Return the name of a setting that is wrong as a whole; "" where it is the only one."""
+    settings = _inside(tables, "setting")
+    if settings is None or len(settings) == 1:
+        return ""
+    name = _inside(_inside(settings, place), "name")
+    return f"setting {name!r}" if isinstance(name, str) else f"setting.{place}"
 
 
 def _spelled(keys: Sequence[int | str]) -> str:

@@ -40,10 +40,13 @@ class Coverage:
     def describe(self) -> tuple[str, ...]:
         """Return sentences: how many ran, and of each of the others why it did not."""
         idle = [f"Not applicable: {_told(one)}." for one in self.inapplicable]
-        return (*self.brief(), *idle)
+        return (*self._without_inapplicable(), *idle)
 
     def brief(self) -> tuple[str, ...]:
-        """Return the same without the attacks that no further fact would help."""
+        """Return the same; where any attack ran, without those that no further fact would help."""
+        return self._without_inapplicable() if self.ran else self.describe()
+
+    def _without_inapplicable(self) -> tuple[str, ...]:
         if not self.total:
             return ("No attack was asked for: blind guesses alone are no evidence.",)
         counts = [f"{len(self.ran)} of {self.total} attacks ran"]
