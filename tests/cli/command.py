@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+from tests.patience import PATIENCE_SECONDS
+
 from exhume.cli import main
 
 EXHUME = (sys.executable, "-c", "from exhume.cli import main; main()")
@@ -77,10 +79,10 @@ def _started(
     )
 
 
-def finish(process: subprocess.Popen, *, timeout: float = 300) -> Finished:
+def finish(process: subprocess.Popen) -> Finished:
     """Wait for a started command."""
     try:
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         raise

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command import ROOT
+from tests.patience import PATIENCE_SECONDS
 
 
 @lru_cache(maxsize=1)
@@ -57,7 +58,7 @@ def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
         [*_namespace(), *map(str, command)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
     )
 

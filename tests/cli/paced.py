@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterable, Mapping
 from unittest.mock import patch
 
+from tests.patience import PATIENCE_SECONDS
+
 from exhume.cli import main
 from exhume.runlog.outcome import Outcome
 from exhume.runlog.store import Store
 
-_LIMIT_SECONDS = 600
+_LIMIT_SECONDS = 2 * PATIENCE_SECONDS
 """A test that died leaves no process behind."""
 
 

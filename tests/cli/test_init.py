@@ -12,6 +12,7 @@ import pytest
 import torch
 from tests.audit.saved import save
 from tests.cli.command import EXHUME, Finished, invoke
+from tests.patience import PATIENCE_SECONDS
 
 from exhume.config import load
 from exhume.data import load as load_data
@@ -143,7 +144,7 @@ class TestQuestions:
             [*EXHUME, "init"], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         os.write(ours, b"none\n\nc0\nridge\n")
-        out, err = asked.communicate(timeout=120)
+        out, err = asked.communicate(timeout=PATIENCE_SECONDS)
         assert asked.returncode == 0, err
         assert b"written: audit.toml" in out
         questions = [line for line in err.decode().split("?") if "Which" in line]

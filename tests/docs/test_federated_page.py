@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ def test_a_reader_can_follow(tmp_path: Path) -> None:
         env={**around, "PYTHONPATH": paths, "FLWR_HOME": str(tmp_path), "COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import nbclient
@@ -12,6 +13,8 @@ import nbformat
 import pytest
 from tests.cli.command import execute
 from tests.docs.pages import ROOT
+from tests.patience import PATIENCE_SECONDS
+from traitlets.config import Config
 
 EXAMPLES = ROOT / "examples"
 PROJECTS = ("own-training", "own-table")
@@ -59,9 +62,13 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     notebook = nbformat.read(folder / "notebook.ipynb", as_version=4)
     for cell in notebook.cells:
         cell.source = cell.source.replace("shadow_targets=40", "shadow_targets=10")
-    nbclient.NotebookClient(
-        notebook, timeout=300, resources={"metadata": {"path": str(folder)}}
-    ).execute()
+    # By sockets with names: ports are chosen before the kernel has them. Such a path is short.
+    limits = dict.fromkeys(("timeout", "startup_timeout", "iopub_timeout"), PATIENCE_SECONDS)
+    resources = {"metadata": {"path": str(folder)}}
+    with tempfile.TemporaryDirectory(prefix="xn-", dir="/tmp") as place:
+        manager = {"transport": "ipc", "ip": f"{place}/kernel", "connection_dir": place}
+        config = Config({"KernelManager": manager})
+        nbclient.NotebookClient(notebook, config=config, resources=resources, **limits).execute()
     outputs = [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs]
     assert not [o for o in outputs if o.output_type == "error"]
     printed = "".join(o.text for o in outputs if o.output_type == "stream")

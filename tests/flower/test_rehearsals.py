@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.flower.rehearsal import RECORDS, Net
+from tests.patience import PATIENCE_SECONDS
 
 from exhume.audit.plan import make_plan
 from exhume.audit.setting import ThreatSetting
@@ -39,7 +40,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env={**around, **own, "FLWR_HOME": str(folder / "home")},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
