@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def cells(page: Page, column: str) -> list[str]:
     """The cells of a column's line in the table of columns."""
     part = page.source.split('<table class="columns">')[1].split("</table>")[0]
     (row,) = [row for row in part.split("<tr") if f'row">{column}<' in row]
-    return [cell.split("<")[0] for cell in row.replace("\u00a0", " ").split('"number">')[1:]]
+    return re.findall(r'class="number" data-of="[^"]*">([^<]*)', row.replace("\u00a0", " "))
 
 
 @pytest.fixture(scope="module")

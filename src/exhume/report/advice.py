@@ -172,7 +172,7 @@ def _cost_of_noise(case: _Case, cases: Sequence[_Case], sigma: float) -> str:
     """Say what this run knows of the model under so much noise."""
     less = [one for one in _related(case, cases) if 0 < _noise_of(one) <= sigma]
     if any(one.setting.model.useless for one in less):
-        return "In this run less noise already left a model no better than a constant answer."
+        return "In this run, less noise already left a model no better than a constant answer."
     return "What it costs the model was not measured."
 
 
