@@ -148,7 +148,6 @@ class TestSettings:
             (text(release="queries = 3"), "answer and queries go with kind = 'outputs'"),
             (text().replace("batch_size = 3", ""), "a gradient needs batch_size"),
             (text().replace("shadow_targets", "fixed_set"), "a gradient has no fixed set"),
-            (text(knowledge="attributes = [1]"), "attributes are not supported for a gradient"),
             (
                 text(knowledge="training = { learning_rate = 0.1, epochs = 1 }"),
                 "a gradient has no knowledge.training",

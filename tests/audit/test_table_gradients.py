@@ -91,3 +91,28 @@ def test_columns_of_arrays_are_refused(tmp_path: Path) -> None:
     toml = NAMED.replace('{ name = "diabetes-mixed" }', data).split("[setting.options]")[0]
     with pytest.raises(InputError, match="columns goes with"):
         small.plan(toml, small.audit(4)).setting(0)
+
+
+def test_columns_by_name_are_known_of_every_row(tmp_path: Path) -> None:
+    known = "\n[setting.knowledge]\nattributes = ['age', 'sex']\n"
+    plan = small.plan(NAMED + known, small.audit(4, attacks='["tableak"]'))
+    setting = plan.setting(0)
+    assert setting.schema is not None
+    assert setting.known_columns == setting.schema.entries_of(["age", "sex"])
+    told = setting.knowledge(0, 1).known_attributes
+    assert told is not None
+    assert setting.targets is not None
+    assert np.array_equal(told.values[:, told.mask], setting.targets.x[:2][:, told.mask])
+    assert np.all(told.values[:, ~told.mask] == 0.0)
+    summary = run(plan, tmp_path / "run", Serial())
+    rows = {row.attack: row for row in summary.rows}
+    assert rows["tableak"].metrics["values-right"].mean == 1.0
+    assert rows["conditional-guess"].metrics["values-right"].mean < 0.7
+    assert "About them it knows age, sex." in " ".join(threat_model(setting))
+
+
+def test_columns_are_not_known_of_weights_alone() -> None:
+    weights = NAMED.split("[setting.options]")[0].replace('"gradient"', '"weights"')
+    known = "attributes = ['age']\ntraining = { learning_rate = 0.1, epochs = 1 }\n"
+    with pytest.raises(InputError, match="attributes are not supported for weights of a batch"):
+        small.config(f"{weights}\n[setting.knowledge]\n{known}")

@@ -37,7 +37,7 @@ class Oblivious(GroupedAttack[BlindQuestion]):
 
     def parse(self, release: Release, knowledge: Knowledge) -> BlindQuestion | Refusal:
         """Require a pool to guess from."""
-        if len(knowledge.pool()) < 2:
+        if knowledge.pool_size < 2:
             return Refusal(
                 Lacking("needs at least two records for a guess", "knowledge.shadow_targets")
             )

@@ -200,27 +200,31 @@ def _guessed(knowledge: Sequence[Knowledge]) -> list[Reconstruction]:
     rows = flat / unit
     labels, own = _label_columns(knowledge, float(rows.std(axis=0).mean()) or 1.0)
     known, unknown = np.hstack([rows[:, ~hidden], labels]), rows[:, hidden]
-    values = np.array([_values(one).reshape(-1)[~hidden] for one in knowledge])
-    given = np.hstack([values / unit[~hidden], own])
+    # Of a batch, every record is guessed by its own known part.
+    values = [_values(one).reshape(-1, len(hidden))[:, ~hidden] for one in knowledge]
+    counts = [len(one) for one in values]
+    own = np.repeat(own, counts, axis=0)
+    given = np.hstack([np.concatenate(values) / unit[~hidden], own])
     choice = choose_guess(known, unknown)
     guessed = choice(known, unknown, given) * unit[hidden]
     error = _error_estimate(choice, unit, hidden)
+    parts = np.split(guessed, np.cumsum(counts)[:-1])
     return [
-        _filled(one, hidden, row, choice, error)
-        for one, row in zip(knowledge, guessed, strict=True)
+        _filled(one, hidden, part, choice, error)
+        for one, part in zip(knowledge, parts, strict=True)
     ]
 
 
 def _filled(
     knowledge: Knowledge, hidden: Array, guessed: FloatArray, choice: Choice, error: float
 ) -> Reconstruction:
-    record = _values(knowledge).reshape(-1).copy()
-    record[hidden] = guessed
+    records = _values(knowledge).reshape(-1, len(hidden)).copy()
+    records[:, hidden] = guessed
     return Reconstruction(
-        record.reshape(1, *knowledge.record_shape),
+        records.reshape(-1, *knowledge.record_shape),
         Status.CONVERGED,
         labels=knowledge.labels,
-        error_estimate=np.array([error]),
+        error_estimate=np.full(len(records), error),
         message=(
             f"guessed from the known part of the record ({choice.guess.value}); "
             "the release was not used"

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from exhume.audit.build_mechanism import build_batch_mechanism
+from exhume.audit.known_columns import known_entries
 from exhume.audit.load_data import has_columns, load_data
 from exhume.audit.setting import Range, ThreatSetting
 from exhume.config import Config, DataTable, NetworkReleaseTable, SettingTable
@@ -64,11 +65,19 @@ def simulated_batches(config: Config, table: SettingTable) -> ThreatSetting:
         drawn.reserve,
         table.knowledge.value_range or drawn.value_range,
         table.knowledge.labels,
+        _known_values(table, drawn.targets, drawn.schema),
         batch=table.batch,
         knows_statistics=table.knowledge.batch_norm,
         schema=drawn.schema,
         left_out=drawn.left_out,
     )
+
+
+def _known_values(
+    table: SettingTable, records: Records, schema: Schema | None = None
+) -> tuple[int, ...]:
+    """Return the entries of each of its records that the adversary knows; none unless asked."""
+    return known_entries(table, records, schema) if table.knowledge.attributes else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +151,10 @@ def batch_from_file(config: Config, table: SettingTable) -> ThreatSetting:
     truth = None
     if (known := config.truth_of(table)) is not None:
         truth = read_records(known, at_least=table.batch).take(slice(0, table.batch))
-    elif knowledge.labels or knowledge.batch_norm:
-        raise InputError("known labels and statistics come from audit.truth, which is missing")
+    elif knowledge.labels or knowledge.attributes or knowledge.batch_norm:
+        raise InputError(
+            "known labels, attributes and statistics come from audit.truth, which is missing"
+        )
     shape = _record_shape(knowledge.record_shape, truth, pool)
     initial = None if table.start_file is None else read_arrays(table.start_file)
     training = knowledge.training
@@ -160,6 +171,7 @@ def batch_from_file(config: Config, table: SettingTable) -> ThreatSetting:
         None,
         knowledge.value_range,
         knowledge.labels,
+        _known_values(table, Records(np.empty((0, *shape)))),
         given=_given(release, mechanism, table.batch),
         initial=_initial(initial, mechanism) if release.alone else None,
         batch=table.batch,

@@ -160,4 +160,5 @@ class ThreatSetting:
         if truth is None or not self.known_columns:
             return None
         mask = self.known_mask
-        return KnownAttributes(mask, np.where(mask, truth.x[0], 0.0))
+        own = truth.x[0] if self.batch in (None, 1) else truth.x
+        return KnownAttributes(mask, np.where(mask, own, 0.0))

@@ -254,8 +254,8 @@ class SettingTable(Table):
                 f"{alone if self.release.kind == 'weights' else one} has no fixed set; records "
                 "that the adversary may learn from are shadow_targets"
             )
-        if known.attributes:
-            raise ValueError(f"knowledge.attributes are not supported for {one}")
+        if known.attributes and self.release.kind == "weights":
+            raise ValueError("knowledge.attributes are not supported for weights of a batch")
         if given == (self.data is not None):
             raise ValueError(f"give either [data] to take {one} of, or release.file")
         if given and self.release.kind != "weights" and self.start_file is None:

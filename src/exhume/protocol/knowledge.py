@@ -19,16 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KnownAttributes:
-    """The known part of the target: ``mask`` (record shape, bool), ``values`` where it is true."""
+    """The known part of the target: ``mask`` (record shape, bool), ``values`` where it is true.
+
+    Of a batch, ``values`` are those of every record (n, *record shape); the mask is one for all.
+    """
 
     mask: Array
     values: Array
 
     def __post_init__(self) -> None:
         mask, values = frozen(self.mask, dtype=bool), np.asarray(self.values, dtype=np.float64)
-        if mask.shape != values.shape:
+        if mask.shape not in (values.shape, values.shape[1:]):
             raise InputError(f"mask {mask.shape} and values {values.shape} must have one shape")
-        require_finite(values[mask], "known attributes")
+        require_finite(values[..., mask], "known attributes")
         # Unknown values are set to zero, so that they can't leak to an attack by mistake.
         object.__setattr__(self, "mask", mask)
         object.__setattr__(self, "values", frozen(np.where(mask, values, 0.0)))
@@ -98,6 +101,11 @@ class Knowledge:
         if self.training is not None:
             parts.append(f"training={type(self.training).__name__}")
         return f"Knowledge({', '.join(parts)})"
+
+    @property
+    def pool_size(self) -> int:
+        """How many records the adversary already had."""
+        return sum(len(r) for r in (self.fixed_set, self.shadow_targets) if r is not None)
 
     def pool(self) -> FloatArray:
         """All records the adversary already had, (n, *record shape); empty if it had none."""

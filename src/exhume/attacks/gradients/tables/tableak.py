@@ -83,7 +83,12 @@ class TabLeak(ParsedAttack["MatchableRelease"]):
         if reading.length < TINY:
             return nothing(reading.knowledge, Status.NO_INFORMATION, "the release is all zeros")
         with torch.random.fork_rng(devices=[]):
-            return _Solution(self, reading, known_labels(reading, rng), rng).run()
+            labels = known_labels(reading, rng)
+            known = reading.knowledge.known_attributes
+            if reading.knowledge.labels is None and known is not None and reading.count > 1:
+                # Counts of classes do not tell which record has which: its known part does.
+                labels = labels if reading.step.classes is None else None
+            return _Solution(self, reading, labels, rng).run()
 
 
 class _Solution:
