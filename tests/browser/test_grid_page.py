@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.audit.small import wait_for
 from tests.browser.test_report_page import CONTRAST, Opened, browser, wide
 from tests.report.grids import SMALL, large, member
 from tests.report.runs import BLIND, Attempt, write
@@ -78,7 +79,7 @@ def test_a_cell_opens_its_trials(opened: Opened) -> None:
     size = tile.bounding_box()
     assert size is not None
     assert size["width"] == size["height"] == 48
-    assert trials.bounding_box()["y"] < 800
+    wait_for(lambda: trials.bounding_box()["y"] < 800)
     assert opened.complaints == []
 
 
@@ -89,9 +90,7 @@ def test_cells_can_be_reached_and_opened_by_keyboard(opened: Opened) -> None:
     page.keyboard.press("Enter")
     page.locator("#grid-0-1-1").wait_for(state="visible")
     page.locator("#grid-0-1-1").get_by_role("link", name="Back to the map").press("Enter")
-    place = page.locator("#grid-0-map").bounding_box()
-    assert place is not None
-    assert 0 <= place["y"] < 800
+    wait_for(lambda: 0 <= page.locator("#grid-0-map").bounding_box()["y"] < 800)
 
 
 def test_tiles_show_their_sheet(opened: Opened) -> None:

@@ -217,7 +217,7 @@ def test_a_setting_opens_by_keyboard_and_by_link(opened: Opened) -> None:
     page.keyboard.press("Enter")
     assert second.get_by_role("heading", name="Threat model").is_visible()
     page.locator("ol.lines a").last.click()
-    assert page.locator("#setting-2").get_attribute("open") is not None
+    page.locator("#setting-2[open]").wait_for()
 
 
 @pytest.mark.parametrize(
