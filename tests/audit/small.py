@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from safetensors.numpy import load_file
+from tests.patience import PATIENCE_SECONDS
 
 from exhume.attacks import Attack
 from exhume.audit import Plan, make_plan
@@ -129,7 +130,7 @@ def wait_for_more(out: Path, than: int, process: subprocess.Popen) -> None:
 
 def wait_for(happened: Callable[[], bool]) -> None:
     """Wait until something has happened; the deadline is for what never will."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not happened():
         assert time.monotonic() < deadline, "it makes no progress"
         time.sleep(0.02)
@@ -207,12 +208,11 @@ class Raising(Attack):
 class Marking(Attack):
     """Leaves a file in ``folder`` for every release that it is given, named by the process's id.
 
-    Then it waits for the file ``until``, where one is named, and for ``pause`` seconds.
+    Then it waits for the file ``until``, where one is named.
     """
 
     folder: str
     until: str = ""
-    pause: float = 0.0
     name: ClassVar[str] = "marking"
 
     def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
@@ -224,7 +224,30 @@ class Marking(Attack):
         name = f"{os.getpid()}-{rng.integers(2**62):x}-{time.time_ns():x}"
         (Path(self.folder) / name).touch()
         wait_for(lambda: not self.until or Path(self.until).exists())
-        time.sleep(self.pause)
+        return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
+
+
+@dataclass(frozen=True)
+class Holding(Attack):
+    """Answers the first release that any process is given, and holds all others.
+
+    Each leaves a file in ``folder`` when it begins.
+    """
+
+    folder: str
+    name: ClassVar[str] = "holding"
+
+    def accepts(self, release: Release, knowledge: Knowledge) -> str | None:
+        return None
+
+    def _reconstruct(
+        self, release: Release, knowledge: Knowledge, rng: np.random.Generator
+    ) -> Reconstruction:
+        (Path(self.folder) / f"{os.getpid()}-{time.time_ns():x}").touch()
+        try:
+            (Path(self.folder) / "answered").touch(exist_ok=False)
+        except FileExistsError:
+            wait_for(lambda: False)
         return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
 
 

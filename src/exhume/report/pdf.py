@@ -24,7 +24,8 @@ def print_pdf(page: Path) -> Path:
             "prints from any browser"
         )
     path = page.with_suffix(".pdf")
-    with tempfile.TemporaryDirectory() as folder:
+    # Its helpers may still write to the profile when the browser has ended.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         printed = Path(folder) / "report.pdf"
         _run(_command(browser, page, printed, Path(folder)))
         if not printed.is_file():

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -294,7 +295,15 @@ def _private_cluster(ray: ModuleType, executor: Ray) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+        _remove(folder)
+
+
+def _remove(folder: str) -> None:
+    """Remove the cluster's files, and those that a process still writes that was told to end."""
+    until = time.monotonic() + _ANSWER_SECONDS
+    while Path(folder).exists() and time.monotonic() < until:
         shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.01)
 
 
 def _cores() -> int:
