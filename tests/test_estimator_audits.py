@@ -11,7 +11,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.linear_model import BayesianRidge
+from sklearn.linear_model import BayesianRidge, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -238,3 +238,40 @@ def test_what_can_not_be_audited_is_refused_at_once(tmp_path, estimator, labels,
         )
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+def rows(count: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(count, 4)) * [1.0, 5.0, 0.2, 3.0] + [0.0, 40.0, 1.0, -7.0]
+    return x, np.where(x[:, 0] + rng.logistic(size=count) > 0, "yes", "no")
+
+
+def test_linear_pipelines_share_their_fits(tmp_path):
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    run = exhume.sklearn.audit(pipeline, *rows(), targets=30, out=tmp_path / "run", quiet=True)
+    (setting,) = run.log.settings
+    (bracket,) = run.summary.brackets
+    assert bracket.attack == "glm"
+    assert bracket.reached.successes == 30
+    told = " ".join(setting.threat)
+    assert "120 rows: 90 known, 30 targets" in told
+    assert "at the optimum of StandardScaler → LogisticRegression" in told
+
+
+def test_their_own_solver_is_asked_for_by_an_attack(tmp_path):
+    x, _ = rows()
+    own = exhume.sklearn.audit(
+        Ridge(), x[:, 1:], x[:, 0], targets=2, attacks=["refit"], out=tmp_path / "run", quiet=True
+    )
+    assert "a fitted Ridge" in own.log.settings[0].threat[0]
+    assert own.summary.brackets[0].attack == "refit"
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [LogisticRegression(class_weight="balanced"), LogisticRegression(l1_ratio=1, solver="saga")],
+    ids=["balanced", "l1"],
+)
+def test_what_closed_forms_refuse_is_fitted(estimator):
+    optimum = exhume.sklearn._optimum(estimator, exhume.sklearn._plain_table(*rows()), None)
+    assert optimum is None

@@ -44,6 +44,8 @@ _REFUSED = {
     "ElasticNet": "an L1 penalty has no gradient at zero, so the optimum does not determine it",
 }
 
+_IN_CLOSED_FORM = ("LinearRegression", "Ridge", "LogisticRegression", "PoissonRegressor")
+
 _AUDIT = "exhume.sklearn.audit takes any estimator and pipeline"
 
 
@@ -109,6 +111,8 @@ def audit(
     pandas or polars, with columns of every kind; ``columns`` says what some of them are
     (``{"zip": "categorical"}``). ``labels`` says whether the adversary knows the target's label
     too, ``attributes`` which columns. The folder ``out`` has the run; the same call resumes it.
+    Linear models are fitted to their optimum, where all targets share the work; to fit with their
+    own solver, name an attack on estimators, ``attacks=["refit"]``.
     """
     from exhume.api import audited
     from exhume.audit.in_python import estimator_plan
@@ -129,8 +133,29 @@ def audit(
         seed=seed,
         attributes=attributes,
         left_out=table.left_out,
+        optimum=_optimum(template, table, attacks),
     )
     return audited(plan, Path(out), workers, quiet)
+
+
+def _optimum(estimator: Any, table: MixedTable, attacks: Sequence[str] | None) -> GLM | None:
+    """Return the training of a linear model to its optimum; None where another attack is asked."""
+    from sklearn.base import clone
+
+    from exhume.audit.in_python import in_closed_form
+
+    steps = getattr(estimator, "steps", [("", estimator)])
+    linear, columns = type(steps[-1][1]).__name__ in _IN_CLOSED_FORM, table.schema.columns
+    numbers = all(one.kind.numeric and not one.missing for one in columns)
+    if not (linear and numbers and in_closed_form(attacks)):
+        return None
+    try:
+        fitted = clone(estimator).fit(np.asarray(table.records.x), table.records.labels)
+        scaler, final = _parts(fitted)
+        return replace(training(final), standardise=scaler is not None, solver=Solver())
+    except (InputError, ValueError, TypeError):
+        # What the closed form refuses, fits show: class_weight="balanced", an L1 penalty.
+        return None
 
 
 def _table(x: Any, y: Any, columns: Mapping[str, str]) -> tuple[MixedTable, Frames | None]:
@@ -222,9 +247,7 @@ def training(estimator: Any) -> GLM:
             penalty = Penalty(float(estimator.alpha), averaged=True)
             solver = Solver(estimator.solver, float(estimator.tol), estimator.max_iter)
             return GLM(Family.POISSON, penalty, estimator.fit_intercept, solver=solver)
-    reason = _REFUSED.get(
-        name, "supported: LinearRegression, Ridge, LogisticRegression, PoissonRegressor"
-    )
+    reason = _REFUSED.get(name, f"supported: {', '.join(_IN_CLOSED_FORM)}")
     raise InputError(f"{name} can't be attacked in closed form: {reason}; {_AUDIT}")
 
 

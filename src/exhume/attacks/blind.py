@@ -15,6 +15,9 @@ from exhume.protocol.reconstruction import Reconstruction, Status
 from exhume.protocol.release import Gradient, Release, Update
 from exhume.protocol.schema import Schema
 
+_PAIRS, _LEAST_JUDGES = 2e9, 500
+"""Numbers that a guess from a table is compared with, and the least rows that judge it."""
+
 
 @dataclass(frozen=True, eq=False)
 class BlindQuestion:
@@ -80,10 +83,15 @@ def _batch_size(release: Release, knowledge: Knowledge) -> int:
 
 def _best_guess(knowledge: Knowledge) -> FloatArray:
     from exhume.metrics import RMSE, best_constant_guess
+    from exhume.metrics.oblivious import JUDGES
 
     pool = knowledge.pool()
     scale = column_scale(pool, knowledge.value_range, knowledge.schema)
-    guess = best_constant_guess(pool, RMSE(scale=scale)).record
+    judges = JUDGES
+    if knowledge.value_range is None:
+        # Of a long table, fewer rows tell as well which guess is good.
+        judges = int(np.clip(_PAIRS / pool.size, _LEAST_JUDGES, JUDGES))
+    guess = best_constant_guess(pool, RMSE(scale=scale), judges=judges).record
     return guess if knowledge.schema is None else knowledge.schema.snap(guess[None])[0]
 
 

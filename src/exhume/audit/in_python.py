@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from exhume.attacks.catalogue import names_for
 from exhume.audit.build_setting import dealt
 from exhume.audit.load_data import Loaded, task_of
 from exhume.audit.plan import Plan, live_plan
@@ -18,6 +19,7 @@ from exhume.config.audit import SettingTable
 from exhume.config.reading import from_tables
 from exhume.config.release import EstimatorReleaseTable, LinearReleaseTable
 from exhume.models.own_code import OwnCode
+from exhume.protocol.attack import ThreatModel
 from exhume.protocol.errors import InputError
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.records import Records
@@ -28,6 +30,9 @@ from exhume.training.estimator import Estimator
 from exhume.training.glm import GLM
 
 _HERE = "(in Python)"
+_AT_OPTIMUM = (
+    "Every fit ends at the optimum of {}: its own solver may end before it, and then shows less."
+)
 
 
 def training_plan(
@@ -58,17 +63,22 @@ def estimator_plan(
     seed: int,
     attributes: Sequence[str] = (),
     left_out: int = 0,
+    optimum: GLM | None = None,
 ) -> Plan:
     """Return the plan of an audit of an estimator: all records but the targets are known.
 
-    ``attributes`` are the columns that are known of a target; ``left_out`` rows had no label.
+    ``attributes`` are the columns that are known of a target; ``left_out`` rows had no label. With
+    ``optimum``, the same training to its optimum, targets share their fits and closed forms.
     """
     from exhume.data.split import all_but_targets
 
     if targets < 1 or len(records) - targets < 2:
         raise InputError(f"{targets} targets of {len(records)} records: at least 2 must be left")
     split = all_but_targets(records, targets=targets, seed=seed)
-    release = EstimatorReleaseTable.model_construct(estimator=estimator.describe())
+    own = estimator.describe()
+    release: Any = EstimatorReleaseTable.model_construct(estimator=own)
+    if optimum is not None:
+        release = LinearReleaseTable.model_construct(model=own, standardise=optimum.standardise)
     known = KnowledgeTable(labels=knows_labels, attributes=tuple(attributes))
     table = SettingTable.model_construct(name="estimator", release=release, knowledge=known)
     estimator.require_labels(records)
@@ -77,8 +87,8 @@ def estimator_plan(
     )
     setting = ThreatSetting(
         table.name,
-        estimator.describe(),
-        estimator,
+        own,
+        estimator if optimum is None else optimum,
         split.fixed_set,
         None,
         split.targets,
@@ -88,9 +98,15 @@ def estimator_plan(
         _entries(estimator.schema, attributes),
         schema=estimator.schema,
         left_out=left_out,
+        origin="" if optimum is None else _AT_OPTIMUM.format(own),
     )
     config = Config.model_construct(setting=(table,), audit=audit)
     return live_plan(config, [setting])
+
+
+def in_closed_form(attacks: Sequence[str] | None) -> bool:
+    """Whether attacks on linear models are asked for: by name, or because none is named."""
+    return set(attacks or ()) <= set(names_for(ThreatModel.LINEAR_MODEL))
 
 
 def _entries(schema: Schema | None, attributes: Sequence[str]) -> tuple[int, ...]:

@@ -20,9 +20,12 @@ from exhume.protocol.attack import Attack
 from exhume.protocol.errors import InputError
 from exhume.runlog.outcome import KEY_VERSION, Trial, attack_settings, canonical
 from exhume.runtime.fingerprint import fingerprint
+from exhume.training.glm import GLM
 
 CHUNK = 16
 """Targets per unit: enough to share work, few enough to lose little when interrupted."""
+MANY_CHUNK = 512
+"""The same where a fit's work is shared and a target costs milliseconds."""
 
 _FILED = {"title", "author"}
 """What heads the report and has no say in its results."""
@@ -138,6 +141,8 @@ class Plan:
     def chunk(self, index: int) -> int:
         """Return how many targets of a setting make a unit, the last one aside."""
         batch = self.config.setting[index].batch or 1
+        if self.live and isinstance(self.live[index].mechanism, GLM):
+            return MANY_CHUNK
         alone = self.deadline is not None and index in self.deadline.settings
         return batch * (1 if alone else max(1, CHUNK // batch))
 

@@ -83,7 +83,7 @@ def all_but_targets(records: Records, *, targets: int, seed: int) -> Split:
             "the others are copies of each other"
         )
     chosen = single[:targets]
-    rest = [int(i) for i in order if int(i) not in set(chosen)]
+    rest = order[~np.isin(order, chosen)]
     return Split(records.take(rest), records.take([]), records.take(chosen))
 
 
