@@ -1,7 +1,7 @@
 """Shadow models, and the cache that stores them between runs."""
 
 from exhume.runtime.cache import Cache, user_cache
-from exhume.shadows.order import Order, OrdersShadows, order_for
+from exhume.shadows.order import Order, OrdersShadows, first_models, order_for
 from exhume.shadows.shadow_set import ShadowSet
 from exhume.shadows.train_shadows import (
     Chunk,
@@ -20,6 +20,7 @@ __all__ = [
     "ShadowSet",
     "chunks_left",
     "filled",
+    "first_models",
     "keep_chunk",
     "order_for",
     "shadows_of",

@@ -136,6 +136,14 @@ def order_for(
     return Order(found, fixed_set, chosen, layout, left_out, wanted - count)
 
 
+@lru_cache(maxsize=4)
+def first_models(order: Order, count: int) -> Order:
+    """Return an order of the first models alone; the order itself if it has no more."""
+    if len(order.targets) <= count:
+        return order
+    return replace(order, targets=order.targets.take(slice(count)))
+
+
 @lru_cache(maxsize=16)
 def _affordable(wanted: int, size: int) -> int:
     """Return for how many models of ``size`` bytes there is room, as chunks and as a set."""

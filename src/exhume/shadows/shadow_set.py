@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,11 @@ class ShadowSet:
 
     def __len__(self) -> int:
         return len(self.differences)
+
+    def first(self, count: int) -> ShadowSet:
+        """Return the first shadow models as a set in memory."""
+        rows = np.array(self.differences[:count])
+        return replace(self, differences=rows, targets=self.targets.take(slice(count)))
 
     def read(self, release: Release) -> FloatArray:
         """Return a release's own difference to the base (P,), float64."""

@@ -60,7 +60,7 @@ class Directions:
         parts = (vector, vector[: self.split], vector[self.split :])
         norms = (self.norms, self.first_norms, self.rest_norms)
         found = [
-            _over(dot, norm * np.linalg.norm(part))
+            over(dot, norm * np.linalg.norm(part))
             for dot, norm, part in zip(dots, norms, parts, strict=True)
         ]
         return found[0], found[1], found[2]
@@ -72,7 +72,7 @@ class Directions:
         rest = np.asarray(rows[:, self.split :] @ rows[:, self.split :].T, dtype=np.float64)
         norms = [n[:count] for n in (self.norms, self.first_norms, self.rest_norms)]
         grams = (first + rest, first, rest)
-        found = [_over(g, n[:, None] * n[None]) for g, n in zip(grams, norms, strict=True)]
+        found = [over(g, n[:, None] * n[None]) for g, n in zip(grams, norms, strict=True)]
         return found[0], found[1], found[2]
 
 
@@ -92,7 +92,8 @@ def scaled(vector: FloatArray) -> FloatArray:
     return vector / size if size > 0 else vector
 
 
-def _over(dots: FloatArray, norms: FloatArray) -> FloatArray:
+def over(dots: FloatArray, norms: FloatArray) -> FloatArray:
+    """Return products over norms; 0 where there is no direction."""
     return np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
 
 

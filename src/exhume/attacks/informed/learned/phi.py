@@ -10,9 +10,12 @@ import torch
 
 from exhume.models.reconstructors import ReconstructorNetwork
 from exhume.protocol.arrays import Array, FloatArray
+from exhume.runtime.cache_rows import blocks_of
 
 _CLIP = 100.0
 """No training like that of the shadow models gives standardised inputs beyond this."""
+MOST_INPUTS = 4096
+"""The most principal components that are the inputs of φ."""
 _FLOOR = 1e-3
 """The smallest deviation of a coordinate that counts, relative to that of all coordinates."""
 
@@ -91,17 +94,17 @@ def from_arrays(arrays: Mapping[str, Array], network: ReconstructorNetwork) -> P
 def standardised(differences: Array, inputs: int) -> Standard:
     """Return the standardisation of shadow models (k, P), to ``inputs`` numbers if fewer than P.
 
-    The shadow models span only k − 1 dimensions, so k principal directions lose nothing.
+    The shadow models span only k − 1 dimensions, so k principal directions lose nothing. They are
+    those of the first ``MOST_INPUTS`` shadow models.
     """
-    mean = differences.mean(axis=0, dtype=np.float64)
-    deviation = differences.std(axis=0, dtype=np.float64)
+    mean, deviation = _moments(differences)
     # A parameter that records hardly change contains rounding errors, which must not be amplified.
     floor = _FLOOR * float(np.sqrt(np.square(deviation).mean()))
     scale = 1.0 / np.maximum(np.hypot(deviation, floor), 1e-300)
     plain = Standard(mean, scale, None)
     if inputs >= differences.shape[1]:
         return plain
-    rows = plain(differences)
+    rows = plain(differences[:MOST_INPUTS])
     values, vectors = np.linalg.eigh((rows @ rows.T).astype(np.float64))
     kept = np.argsort(values)[::-1][:inputs]
     # A direction that no shadow model has contains only rounding errors: it is dropped.
@@ -110,3 +113,15 @@ def standardised(differences: Array, inputs: int) -> Standard:
     # The components get the mean size of the coordinates.
     factor = np.sqrt(len(kept) * len(rows) / max(float(np.maximum(values, 0.0).sum()), 1e-300))
     return Standard(mean, scale, directions * np.float32(factor))
+
+
+def _moments(differences: Array) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation per coordinate, in two passes over blocks of rows."""
+    count, width = differences.shape
+    mean, square = np.zeros(width), np.zeros(width)
+    for _, rows in blocks_of(differences):
+        mean += rows.sum(axis=0, dtype=np.float64)
+    mean /= count
+    for _, rows in blocks_of(differences):
+        square += np.square(rows - mean).sum(axis=0)
+    return mean, np.sqrt(square / count)

@@ -57,8 +57,9 @@ class Reconstructor(ParsedAttack[ReconstructorProblem]):
     and a patch discriminator in the loss. Settings that are None depend on the number of shadow
     models: two hidden layers of 1,000 from 1,000 models on, else of 300; 100 epochs, with early
     stopping on held-out shadow models. With ``first``, φ first learns from that many shadow models
-    of another fixed set, made of unused shadow targets (appendix B). Memory: 4 bytes × shadows ×
-    parameters (1 GB at most), and 16 × the weights of φ, at most 20 million beyond 4,096 × shadows.
+    of another fixed set, made of unused shadow targets (appendix B). Memory: 8 bytes × shadows ×
+    parameters (2 GB at most; larger sets are read batch by batch), 16 × the weights of φ (beyond 20
+    million its inputs are 4,096 principal components at most), and 8 bytes × shadows × entries.
     """
 
     name: ClassVar[str] = "reconstructor"

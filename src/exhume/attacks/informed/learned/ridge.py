@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from exhume.attacks.informed.learned.kernel_ridge import KernelRidge, fit
+from exhume.attacks.informed.learned.label_blocks import DENSE, LearnedByLabel, learned_by_label
 from exhume.attacks.informed.learned.shadow_regression import (
     Learned,
     Range,
@@ -27,7 +28,7 @@ from exhume.protocol.errors import InputError
 from exhume.protocol.knowledge import Knowledge, KnownAttributes
 from exhume.protocol.reconstruction import Reconstruction, Status
 from exhume.protocol.release import Release
-from exhume.shadows import Order, order_for
+from exhume.shadows import Order, first_models, order_for, shadows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,10 @@ class Ridge(ParsedAttack[RidgeProblem]):
     Differences have norm one. The label is predicted first, then the record among shadow models of
     that label. Cross-validation on the shadow models alone chooses the kernel and the penalty.
     ``layers`` restricts the attack to parameters by name, ``shadows`` bounds the number of models
-    trained. Memory: 8 bytes × shadows × parameters (2 GB at most) and 100 bytes × shadows².
+    trained. Beyond 4,096 of them each label has a kernel of its own, streamed from the set of
+    shadow models. Memory: up to there 8 bytes × shadows × parameters (2 GB at most) and 100 bytes ×
+    shadows²; beyond, 16 bytes × models² of a label (1.1 GB at most), 8 KB × parameters, and 20
+    bytes × shadows × entries of a record.
     """
 
     name: ClassVar[str] = "ridge"
@@ -71,8 +75,14 @@ class Ridge(ParsedAttack[RidgeProblem]):
     def _solve(self, problem: RidgeProblem, rng: np.random.Generator) -> Reconstruction:
         order, knowledge = problem.order, problem.knowledge
         label_known = knowledge.labels is not None and order.training.classes is not None
+        known, value_range = knowledge.known_attributes, knowledge.value_range
+        if known is not None:
+            # Known entries are regressors beside the release, which takes one dense kernel.
+            order = first_models(order, DENSE)
+        large = len(order.targets) > DENSE
         try:
-            taught = learned(order, label_known, knowledge.value_range)
+            taught: Learned | LearnedByLabel
+            taught = (learned_in_blocks if large else learned)(order, label_known, value_range)
         except InputError as error:
             return nothing(
                 knowledge, Status.NOT_CONVERGED, f"no shadow models to learn from: {error}"
@@ -83,9 +93,8 @@ class Ridge(ParsedAttack[RidgeProblem]):
             return nothing(knowledge, Status.NO_INFORMATION, message)
         label = knowledge.labels if knowledge.labels is not None else taught.label(difference)
         x, scores, squared = taught.read(difference, label)
-        known = knowledge.known_attributes
-        if known is not None:
-            reading = informed(taught, known.mask.tobytes(), knowledge.value_range)
+        if known is not None and isinstance(taught, Learned):
+            reading = informed(taught, known.mask.tobytes(), value_range)
             x, squared = reading.read(difference, label, known)
         strange = taught.shadows.far_off(difference)
         label = taught.named(scores) if label is None else np.asarray(label[:1])
@@ -93,11 +102,15 @@ class Ridge(ParsedAttack[RidgeProblem]):
 
 
 def _answer(
-    taught: Learned, samples: FloatArray, label: Array, squared: float, strange: bool
+    taught: Learned | LearnedByLabel,
+    samples: FloatArray,
+    label: Array,
+    squared: float,
+    strange: bool,
 ) -> Reconstruction:
     evidence, error = taught.evidence, float(np.sqrt(squared))
     status = Status.WRONG_ASSUMPTION if strange else evidence.status(error)
-    how = f"{taught.reading.kernel.value}{', by label' if taught.reading.by_label else ''}"
+    how = f"{taught.kernel.value}{', by label' if taught.by_label else ''}"
     parts = [
         f"kernel ridge ({how}) on {len(taught.shadows)} shadow models, "
         f"own error estimate {error:.2g}"
@@ -113,14 +126,20 @@ def _answer(
         message="; ".join(part for part in [*parts, taught.shadows.note()] if part),
         stats={
             "shadows": len(taught.shadows),
-            "kernel": taught.reading.kernel.value,
-            "by_label": taught.reading.by_label,
+            "kernel": taught.kernel.value,
+            "by_label": taught.by_label,
             "label_accuracy": taught.accuracy,
-            "penalty": taught.reading.regression.penalty,
+            "penalty": taught.penalty,
             "left_out_error": evidence.error,
             "blind_error": evidence.blind_error,
         },
     )
+
+
+@lru_cache(maxsize=2)
+def learned_in_blocks(order: Order, label_known: bool, value_range: Range | None) -> LearnedByLabel:
+    """Train or load a large order's shadow models, and fit a block per label."""
+    return learned_by_label(shadows_of(order), label_known, value_range)
 
 
 _WEIGHTS = (0.0, 0.1, 0.3, 1.0, 10.0)

@@ -17,11 +17,14 @@ from exhume.attacks.informed.learned.kernel_ridge import (
     fit,
 )
 from exhume.protocol.arrays import Array, FloatArray
+from exhume.protocol.records import Records
 from exhume.shadows import Order, ShadowSet, shadows_of
+from exhume.training.network import Training
+from exhume.training.own_loop import Loop
 
-_TRIAL = 1000
+TRIAL = 1000
 """Kernels are compared on this many shadow models; the best one is fitted on all."""
-_OTHER_LABEL = 0.03
+OTHER_LABEL = 0.03
 """The weight of a shadow model of another label, against 1.03 for one of the same label."""
 _MISREAD = 1.0
 """A shadow target with a wrongly predicted label counts as this multiple of the mean record's
@@ -61,7 +64,7 @@ class ShadowRegression:
         if more is not None:
             row, own = row + more[0], own + more[1]
         if self.by_label:
-            row, own = row * (_OTHER_LABEL + same), own * (_OTHER_LABEL + 1.0)
+            row, own = row * (OTHER_LABEL + same), own * (OTHER_LABEL + 1.0)
         return row, own
 
 
@@ -81,6 +84,21 @@ class Learned:
     misread: Flags
     evidence: HeldOutErrors
     line: tuple[float, float]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel by which records are read."""
+        return self.reading.kernel
+
+    @property
+    def by_label(self) -> bool:
+        """Whether records are read among shadow models of their label."""
+        return self.reading.by_label
+
+    @property
+    def penalty(self) -> float:
+        """The penalty of the regression."""
+        return self.reading.regression.penalty
 
     @property
     def size(self) -> int:
@@ -129,8 +147,8 @@ def learned(order: Order, label_known: bool, value_range: Range | None) -> Learn
     Leave-one-out errors on the shadow models, clipped to ``value_range``, decide everything.
     """
     shadows = shadows_of(order)
-    board = _Board(shadows, directions(shadows.differences, order.layout.first_block()))
-    choice = _choice(board, min(len(shadows), _TRIAL), label_known, value_range)
+    board = Board(shadows, directions(shadows.differences, order.layout.first_block()))
+    choice = choose(board, min(len(shadows), TRIAL), label_known, value_range)
     reading = board.fitted(choice.kernel, choice.by_label, len(shadows))
     labeller = None
     if choice.by_label and not label_known:
@@ -151,13 +169,15 @@ def with_misread(errors: FloatArray, blind: FloatArray, wrong: Flags) -> FloatAr
 
 
 @dataclass(frozen=True)
-class _Choice:
+class KernelChoice:
+    """The kernel for records, whether it depends on the label, and the kernel for labels."""
+
     kernel: Kernel
     by_label: bool
     labeller: Kernel
 
 
-class _Board:
+class Board:
     """The shadow models prepared for fitting: directions, responses, labels."""
 
     def __init__(self, shadows: ShadowSet, compared: Directions) -> None:
@@ -166,11 +186,9 @@ class _Board:
         self.labels = shadows.targets.labels
         self.x = np.asarray(shadows.targets.x, dtype=np.float64).reshape(len(shadows), -1)
         training = shadows.order.training
-        answers = training.responses(self.labels)
         self.classes = None if training.classes is None else len(training.classes)
-        columns = answers[:, None] if self.classes is None else np.eye(self.classes)[answers]
-        self.answers = answers
-        self.responses = np.concatenate([self.x, columns], axis=1)
+        self.answers = training.responses(self.labels)
+        self.responses = responses_of(training, shadows.targets)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -209,13 +227,13 @@ class _Board:
         return np.asarray(scores.argmax(axis=1) != self.answers[: len(scores)])
 
 
-def _choice(board: _Board, count: int, label_known: bool, value_range: Range | None) -> _Choice:
+def choose(board: Board, count: int, label_known: bool, value_range: Range | None) -> KernelChoice:
     """Compare kernels, with and without labels, by the leave-one-out errors of a trial fit."""
     plain = {one: board.fitted(one, False, count) for one in board.kernels}
     errors = {one: float(board.errors(r, value_range).mean()) for one, r in plain.items()}
     best = min(errors, key=lambda one: errors[one])
     if board.classes is None:
-        return _Choice(best, False, best)
+        return KernelChoice(best, False, best)
     wrong = {one: board.misread(reading) for one, reading in plain.items()}
     labeller = min(wrong, key=lambda one: float(wrong[one].mean()))
     mistaken = np.zeros(count, dtype=bool) if label_known else wrong[labeller]
@@ -226,13 +244,21 @@ def _choice(board: _Board, count: int, label_known: bool, value_range: Range | N
         expected[one] = float(np.where(mistaken, _MISREAD * blind, left_out).mean())
     labelled = min(expected, key=lambda one: expected[one])
     if expected[labelled] < errors[best]:
-        return _Choice(labelled, True, labeller)
-    return _Choice(best, False, labeller)
+        return KernelChoice(labelled, True, labeller)
+    return KernelChoice(best, False, labeller)
+
+
+def responses_of(training: Training | Loop, targets: Records) -> FloatArray:
+    """Return the entries of records, then one column per class (or the response itself)."""
+    answers, classes = training.responses(targets.labels), training.classes
+    columns = answers[:, None] if classes is None else np.eye(len(classes))[answers]
+    x = np.asarray(targets.x, dtype=np.float64).reshape(len(targets), -1)
+    return np.concatenate([x, columns], axis=1)
 
 
 def by_labels(table: FloatArray, labels: Array) -> FloatArray:
     """Return a kernel (k, k) in which records of the same label have more weight."""
-    return np.asarray(table * (_OTHER_LABEL + (labels[:, None] == labels[None])))
+    return np.asarray(table * (OTHER_LABEL + (labels[:, None] == labels[None])))
 
 
 def squared_errors(found: FloatArray, truth: FloatArray, value_range: Range | None) -> FloatArray:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from exhume.attacks.informed.learned.phi import Phi, Standard, standardised
+from exhume.attacks.informed.learned.phi import MOST_INPUTS, Phi, Standard, standardised
 from exhume.models.reconstructors import (
     ConvolutionalReconstructor,
     DenseReconstructor,
@@ -22,6 +23,7 @@ from exhume.models.reconstructors import (
 from exhume.protocol.arrays import Array, FloatArray
 from exhume.protocol.images import channels_are_first
 from exhume.protocol.seeds import stream
+from exhume.runtime.pages import forget
 from exhume.shadows import ShadowSet
 
 Range = tuple[float, float]
@@ -57,7 +59,7 @@ def network_for(shadows: ShadowSet, fitting: Fitting) -> ReconstructorNetwork:
         whole = DenseReconstructor(width, shape, fitting.hidden, fitting.value_range)
     if whole.weights() <= MOST_WEIGHTS:
         return whole
-    return replace(whole, inputs=min(width, len(shadows)))
+    return replace(whole, inputs=min(width, len(shadows), MOST_INPUTS))
 
 
 def trained(shadows: ShadowSet, fitting: Fitting) -> Phi:
@@ -94,22 +96,52 @@ def _fitted(
     order = rng.permutation(len(shadows))
     apart = min(max(len(order) // 10, 2), 500)
     kept, used = np.sort(order[:apart]), np.sort(order[apart:])
-    inputs = torch.tensor(standard(shadows.differences), device=fitting.device)
     truth = torch.tensor(np.asarray(shadows.targets.x, dtype=np.float32), device=fitting.device)
-    loop = _Loop(module, fitting)
-    best, epochs = loop.run((inputs[used], truth[used]), (inputs[kept], truth[kept]), rng)
+    if isinstance(shadows.differences, np.memmap):
+        examples: Examples = StreamedExamples(standard, shadows.differences, truth)
+    else:
+        inputs = torch.tensor(standard(shadows.differences), device=fitting.device)
+        examples = Examples(inputs, truth)
+    loop = _Loop(module, fitting, examples)
+    held_out = examples.batch(kept)
+    best, epochs = loop.run(used, held_out, rng)
     module.load_state_dict(best)
-    errors = _numpy(_predicted(module, inputs[kept]) - truth[kept]).reshape(apart, -1)
+    errors = _numpy(_predicted(module, held_out[0]) - held_out[1]).reshape(apart, -1)
     blind = _numpy(truth[used].mean(dim=0) - truth[kept]).reshape(apart, -1)
     state = {name: _numpy32(value) for name, value in best.items()}
     return Phi(network, state, standard, -errors, np.square(blind).mean(axis=1), epochs)
 
 
+class Examples:
+    """Standardised shadow differences (k, inputs) in memory, and shadow targets."""
+
+    def __init__(self, inputs: Tensor, truth: Tensor) -> None:
+        self.inputs, self.truth = inputs, truth
+
+    def batch(self, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Return the inputs and the targets at some places."""
+        chosen = torch.as_tensor(places)
+        return self.inputs[chosen], self.truth[chosen]
+
+
+class StreamedExamples(Examples):
+    """The same from a mapped file: every batch is read and standardised when it is needed."""
+
+    def __init__(self, standard: Standard, differences: Array, truth: Tensor) -> None:
+        self.standard, self.differences, self.truth = standard, differences, truth
+
+    def batch(self, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Return the inputs and the targets at some places."""
+        inputs = torch.tensor(self.standard(self.differences[places]), device=self.truth.device)
+        forget(self.differences)
+        return inputs, self.truth[torch.as_tensor(places)]
+
+
 class _Loop:
     """Runs epochs of mini-batches; stores the parameters with the smallest held-out loss."""
 
-    def __init__(self, module: nn.Module, fitting: Fitting) -> None:
-        self._module, self._fitting = module, fitting
+    def __init__(self, module: nn.Module, fitting: Fitting, examples: Examples) -> None:
+        self._module, self._fitting, self._examples = module, fitting, examples
         rate, device, shape = fitting.learning_rate, fitting.device, fitting.value_range
         self._perceptual: Perceptual | None = None
         self._adversary: Adversary | None = None
@@ -124,13 +156,13 @@ class _Loop:
 
     def run(
         self,
-        used: tuple[Tensor, Tensor],
+        used: NDArray[np.int64],
         kept: tuple[Tensor, Tensor],
         rng: np.random.Generator,
     ) -> tuple[dict[str, Tensor], int]:
         """Return the best parameters and their epoch."""
         if self._fitting.convolutional and self._fitting.adversarial > 0:
-            self._adversary = Adversary(tuple(used[1].shape[1:]), self._fitting.device)
+            self._adversary = Adversary(tuple(kept[1].shape[1:]), self._fitting.device)
         best, least, at = _copy(self._module), self._held_out(kept), 0
         patience = max(10, self._fitting.epochs // 5)
         for epoch in range(1, self._fitting.epochs + 1):
@@ -142,12 +174,11 @@ class _Loop:
                 break
         return best, at
 
-    def _epoch(self, used: tuple[Tensor, Tensor], rng: np.random.Generator) -> None:
+    def _epoch(self, used: NDArray[np.int64], rng: np.random.Generator) -> None:
         self._module.train()
-        order = rng.permutation(len(used[0]))
+        order = used[rng.permutation(len(used))]
         for start in range(0, len(order), self._fitting.batch):
-            chosen = torch.as_tensor(order[start : start + self._fitting.batch])
-            self._step(used[0][chosen], used[1][chosen])
+            self._step(*self._examples.batch(order[start : start + self._fitting.batch]))
 
     def _step(self, inputs: Tensor, truth: Tensor) -> None:
         self._optimiser.zero_grad()
