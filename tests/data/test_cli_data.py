@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from exhume.cli.data import data
+from exhume.data.lpips_weights import LPIPS_FILE, check_lpips_weights
 from exhume.data.survey import checked, survey
-from exhume.data.weights import LPIPS_FILE, check_lpips_weights
 from exhume.protocol.errors import InputError
 
 LAYERS = {0: (64, 3, 11, 11), 3: (192, 64, 5, 5), 6: (384, 192, 3, 3), 8: (256, 384, 3, 3),

@@ -29,8 +29,8 @@ from exhume.data.array_files import read_arrays
 from exhume.data.cifar import read_cifar_binary
 from exhume.data.cifar_pickle import read_cifar_pickle
 from exhume.data.idx import read_idx, read_idx_shape
+from exhume.data.lpips_weights import check_lpips_weights
 from exhume.data.npz import NpzLayout
-from exhume.data.weights import check_lpips_weights
 from exhume.runlog.store import Store
 
 X = np.random.default_rng(0).normal(size=(6, 3))

@@ -132,12 +132,12 @@ def _first_line(subject: type) -> str:
 def _matching(every: Sequence[ListedName], words: Sequence[str]) -> list[ListedName]:
     """Return what has all words in its kind, group or name; if nothing has, in its description."""
 
-    def holds(one: ListedName, *texts: str) -> bool:
+    def holds(*texts: str) -> bool:
         text = " ".join(texts).lower()
         return all(word.lower().replace("defens", "defenc") in text for word in words)
 
-    named = [one for one in every if holds(one, one.kind, one.group, one.name)]
-    found = named or [one for one in every if holds(one, one.kind, one.group, one.name, one.text)]
+    named = [one for one in every if holds(one.kind, one.group, one.name)]
+    found = named or [one for one in every if holds(one.kind, one.group, one.name, one.text)]
     if not found:
         raise InputError(no_such("name or group", " ".join(words), [one.name for one in every]))
     return found
@@ -146,17 +146,18 @@ def _matching(every: Sequence[ListedName], words: Sequence[str]) -> list[ListedN
 def _overview(found: Sequence[ListedName]) -> None:
     """Print all names, in a line for each group."""
     from rich.console import Console
+    from rich.padding import Padding
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1), show_header=False)
-    table.add_column(max_width=24)
+    table.add_column(max_width=25)
     table.add_column(ratio=1)
     for kind in dict.fromkeys(one.kind for one in found):
         own = [one for one in found if one.kind == kind]
         table.add_row(f"[bold]{kind}[/]", "")
         for group in dict.fromkeys(one.group for one in own):
             names = ", ".join(one.name for one in own if one.group == group)
-            table.add_row(f" {group}", names)
+            table.add_row(Padding(group, (0, 0, 0, 1)), names)
     Console(highlight=False).print(table)
     typer.echo("\n`exhume list WORD` describes what has the word in its name or group, such as")
     typer.echo("`exhume list defences`; --release gradient shows what goes with a gradient.")

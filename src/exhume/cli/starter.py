@@ -138,7 +138,7 @@ def starter(answers: StarterAnswers, name: str) -> str:
     else:
         parts += [_release(answers), _known(answers)]
     if answers.network:
-        parts.append(_training(answers))
+        parts.append(_training())
     parts.append(_audit(answers))
     return "\n\n".join(parts) + "\n"
 
@@ -226,7 +226,7 @@ def _known(answers: StarterAnswers) -> str:
     )
 
 
-def _training(answers: StarterAnswers) -> str:
+def _training() -> str:
     return "\n".join(
         [
             "# The training as it was: the adversary is assumed to know it.",

@@ -8,8 +8,6 @@ from pydantic import BeforeValidator
 
 from exhume.config.base import Table
 
-_KINDS = ("continuous", "integer", "categorical", "boolean", "date", "ignored")
-
 
 class ColumnTable(Table):
     """A column: its kind, or ``ignored``; the levels of a category; its unit."""

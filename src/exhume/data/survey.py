@@ -9,8 +9,13 @@ from pathlib import Path
 from exhume.data.catalogue import SOURCES
 from exhume.data.dataset import Sizes, Task
 from exhume.data.folder import search_folders
+from exhume.data.lpips_weights import (
+    LPIPS_FILE,
+    LPIPS_REMEDY,
+    check_lpips_weights,
+    find_lpips_weights,
+)
 from exhume.data.source import Source, Where
-from exhume.data.weights import LPIPS_FILE, LPIPS_REMEDY, check_lpips_weights, find_lpips_weights
 from exhume.protocol.errors import InputError
 
 

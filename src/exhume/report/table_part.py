@@ -63,7 +63,7 @@ class TablePart:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tried:
+class _ComparedTargets:
     """The targets on which one attack left a candidate, their cells compared with the truth."""
 
     records: tuple[Outcome, ...]
@@ -110,7 +110,7 @@ def table_part(
 
 def _best_guess(
     store: Store, blind: Sequence[Outcome], setting: Setting, truth: Truth
-) -> _Tried | None:
+) -> _ComparedTargets | None:
     """The blind guess of which most cells are right: without the release, or from what is given."""
     names = dict.fromkeys(r.trial.attack for r in blind)
     alone = ([r for r in blind if r.trial.attack == name] for name in names)
@@ -124,7 +124,7 @@ def _best_guess(
 
 def _tried(
     store: Store, records: Sequence[Outcome], setting: Setting, truth: Truth
-) -> _Tried | None:
+) -> _ComparedTargets | None:
     ran = [r for r in records if r.ran and r.trial.target < len(truth.targets)][:_MOST_TARGETS]
     samples = first_candidates(store, ran, setting)
     kept = [(r, x) for r, x in zip(ran, samples, strict=True) if x is not None]
@@ -132,10 +132,12 @@ def _tried(
         return None
     targets = truth.targets[[r.trial.target for r, _ in kept]]
     found = compare_cells(setting.data.schema, targets, np.stack([x for _, x in kept]))
-    return _Tried(tuple(r for r, _ in kept), found)
+    return _ComparedTargets(tuple(r for r, _ in kept), found)
 
 
-def _rare_levels(columns: Sequence[TableColumn], truth: Truth, tried: _Tried) -> list[Array]:
+def _rare_levels(
+    columns: Sequence[TableColumn], truth: Truth, tried: _ComparedTargets
+) -> list[Array]:
     """The level of each tried target where few rows have it, by column; None elsewhere."""
     cells = cells_of(columns, truth.targets[[r.trial.target for r in tried.records]])
     return [
@@ -145,7 +147,11 @@ def _rare_levels(columns: Sequence[TableColumn], truth: Truth, tried: _Tried) ->
 
 
 def _line(
-    place: int, column: TableColumn, tried: _Tried, guess: _Tried | None, levels: Array
+    place: int,
+    column: TableColumn,
+    tried: _ComparedTargets,
+    guess: _ComparedTargets | None,
+    levels: Array,
 ) -> ColumnLine:
     return ColumnLine(
         name=column.name,
@@ -159,7 +165,7 @@ def _line(
     )
 
 
-def _added(place: int, column: TableColumn, tried: _Tried, levels: Array) -> str:
+def _added(place: int, column: TableColumn, tried: _ComparedTargets, levels: Array) -> str:
     """Say how often a cell came out at rare levels, and at the others."""
     rare = np.array([level is not None for level in levels], dtype=bool)
     if not column.rare:
@@ -171,7 +177,7 @@ def _added(place: int, column: TableColumn, tried: _Tried, levels: Array) -> str
     return text if rare.all() else f"{text}; other levels {right[~rare].sum()} of {(~rare).sum()}"
 
 
-def _label_line(tried: _Tried, guess: _Tried | None) -> tuple[ColumnLine, ...]:
+def _label_line(tried: _ComparedTargets, guess: _ComparedTargets | None) -> tuple[ColumnLine, ...]:
     """The label, where attacks rebuild it."""
     own = _labels(tried)
     if own is None:
@@ -181,13 +187,13 @@ def _label_line(tried: _Tried, guess: _Tried | None) -> tuple[ColumnLine, ...]:
     return (ColumnLine("label", "", False, own, NOTHING, told, NOTHING, NOTHING),)
 
 
-def _labels(tried: _Tried) -> str | None:
+def _labels(tried: _ComparedTargets) -> str | None:
     said = [r.label_correct for r in tried.records if r.label_correct is not None]
     return _share(np.array(said)) if said else None
 
 
 def _exposed(
-    columns: Sequence[TableColumn], tried: _Tried, levels: Sequence[Array]
+    columns: Sequence[TableColumn], tried: _ComparedTargets, levels: Sequence[Array]
 ) -> tuple[ExposedRecord, ...]:
     """The records of which most came out; of equals, the one that came out closest."""
     asked = np.array([not column.given for column in columns])

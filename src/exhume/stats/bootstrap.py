@@ -20,14 +20,16 @@ def bootstrap_mean(
     values: Array, *, seed: Seed, confidence: float = LEVEL, resamples: int = RESAMPLES
 ) -> Interval:
     """Return the percentile-bootstrap interval of a mean (Efron 1979) of ``values`` (n,)."""
-    return _bootstrap(values, lambda x: x.mean(axis=-1), seed, confidence, resamples)
+    return _percentile_bootstrap(values, lambda x: x.mean(axis=-1), seed, confidence, resamples)
 
 
 def bootstrap_median(
     values: Array, *, seed: Seed, confidence: float = LEVEL, resamples: int = RESAMPLES
 ) -> Interval:
     """Return the percentile-bootstrap interval of a median (Efron 1979) of ``values`` (n,)."""
-    return _bootstrap(values, lambda x: np.median(x, axis=-1), seed, confidence, resamples)
+    return _percentile_bootstrap(
+        values, lambda x: np.median(x, axis=-1), seed, confidence, resamples
+    )
 
 
 def percentile_interval(
@@ -63,7 +65,7 @@ def _between(estimate: float, resampled: Array, tail: float, confidence: float) 
     return Interval(float(estimate), float(low), float(high), confidence)
 
 
-def _bootstrap(
+def _percentile_bootstrap(
     values: Array,
     statistic: Callable[[FloatArray], FloatArray],
     seed: Seed,

@@ -65,7 +65,7 @@ def difference(
     if left.statistic == right.statistic == "mean":
         means = left.unit_means(), weight * right.unit_means()
         return difference_of_means(*means, confidence=confidence)
-    return _bootstrap(left, right, weight, confidence)
+    return _resampled_difference(left, right, weight, confidence)
 
 
 def own(sample: Sample, *, confidence: float = LEVEL) -> Interval:
@@ -88,7 +88,9 @@ def of_correlation(rank_correlation: float, count: int, *, confidence: float = L
     return Interval(rank_correlation, low, high, confidence)
 
 
-def _bootstrap(left: Sample, right: Sample, weight: float, confidence: float) -> Interval:
+def _resampled_difference(
+    left: Sample, right: Sample, weight: float, confidence: float
+) -> Interval:
     rng = np.random.default_rng(0)
     here = rng.integers(left.units, size=(RESAMPLES, left.units))
     there = here

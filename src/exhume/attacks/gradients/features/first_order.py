@@ -17,7 +17,7 @@ _RIDGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class FirstOrder:
+class HeadRegression:
     """G ≈ 1·cᵀ + W·C: ``intercept`` c (K,), ``slopes`` C (d, K), ``rest`` (rows, K) of G.
 
     By Stein's lemma C → Σᵢ E[σ′(w·zᵢ)] zᵢ rᵢᵀ as the width grows: its columns lie in the span of
@@ -38,7 +38,9 @@ class FirstOrder:
         return left[:, :count].T
 
 
-def first_order(head: Head, gradient: FloatArray, weights: FloatArray | None = None) -> FirstOrder:
+def first_order(
+    head: Head, gradient: FloatArray, weights: FloatArray | None = None
+) -> HeadRegression:
     """Regress ``gradient`` (m, K) on the hidden weights, a constant and the biases.
 
     ``weights`` (m, K) are the weights of the entries if a defence removed some. Each output then
@@ -50,14 +52,14 @@ def first_order(head: Head, gradient: FloatArray, weights: FloatArray | None = N
     observed, dimension = gradient[rows], head.dimension
     if weights is None:
         found = _solved(design.T @ design, design.T @ observed)
-        return FirstOrder(found[dimension], found[:dimension], observed - design @ found)
+        return HeadRegression(found[dimension], found[:dimension], observed - design @ found)
     counted, columns = weights[rows], list[FloatArray]()
     for k in range(observed.shape[1]):
         weighed = design.T * counted[:, k]
         columns.append(_solved(weighed @ design, weighed @ observed[:, k]))
     found = np.stack(columns, axis=1)
     rest = counted * (observed - design @ found)
-    return FirstOrder(found[dimension], found[:dimension], rest)
+    return HeadRegression(found[dimension], found[:dimension], rest)
 
 
 def _solved(gram: FloatArray, right: FloatArray) -> FloatArray:
@@ -79,7 +81,7 @@ _PRESENT = 0.1
 _START_ROUNDS = 4
 
 
-def class_starts(head: Head, order: FirstOrder, labels: Array, unit: float) -> FloatArray:
+def class_starts(head: Head, order: HeadRegression, labels: Array, unit: float) -> FloatArray:
     """Return a start (B, d) for each label: the mean feature of its class, to first order.
 
     With rᵢ = (p̄ − e_y)/B the slopes are C ≈ E[σ′]/B · (z p̄ᵀ − M), where z is the sum of all
@@ -124,7 +126,7 @@ _DIRECTIONS = 16
 
 def label_guesses(
     head: Head,
-    order: FirstOrder,
+    order: HeadRegression,
     gradient: FloatArray,
     count: int,
     *,

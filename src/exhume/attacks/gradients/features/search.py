@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exhume.attacks.gradients.features.first_order import FirstOrder, class_starts, scattered
+from exhume.attacks.gradients.features.first_order import HeadRegression, class_starts, scattered
 from exhume.attacks.gradients.features.fit import (
     Consistent,
     FeatureFit,
@@ -78,7 +78,7 @@ class FeatureSearch:
     rng: np.random.Generator
     guessed: bool = False
 
-    def run(self, order: FirstOrder) -> tuple[FeatureFit, int, bool]:
+    def run(self, order: HeadRegression) -> tuple[FeatureFit, int, bool]:
         """Fit from each start in turn; return the best fit, the starts, and whether it is sure."""
         search, fits = self, list[FeatureFit]()
         for number in range(self.settings.restarts):
@@ -108,7 +108,7 @@ class FeatureSearch:
         apart = np.linalg.norm(first[rows] - second[columns], axis=1)
         return bool((cosines[rows, columns] > SAME).all() and (apart <= allowed).all())
 
-    def start(self, order: FirstOrder, number: int) -> FloatArray:
+    def start(self, order: HeadRegression, number: int) -> FloatArray:
         """Return a start (B, d): each class's mean to first order, or the tensor method's."""
         if self.head.response is ResponseKind.CLASSES:
             assert self.labels is not None
@@ -167,12 +167,12 @@ class FeatureSearch:
         outputs = self.observed.gradient.shape[1]
         return Consistent(self.head, self.labels, outputs, self.unit)
 
-    def with_best_labels(self, order: FirstOrder, guesses: list[Array]) -> FeatureSearch:
+    def with_best_labels(self, order: HeadRegression, guesses: list[Array]) -> FeatureSearch:
         """Return the search with the guess that has the best short fit."""
         tried = [replace(self, labels=guess, guessed=True) for guess in guesses]
         return min(tried, key=lambda search: search.short_fit(order).loss)
 
-    def short_fit(self, order: FirstOrder) -> FeatureFit:
+    def short_fit(self, order: HeadRegression) -> FeatureFit:
         """Fit briefly, with fixed residuals."""
         known = self.consistent()
         assert known is not None

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from exhume.attacks.gradients.features.first_order import FirstOrder, first_order
+from exhume.attacks.gradients.features.first_order import HeadRegression, first_order
 from exhume.attacks.gradients.features.head import Head, ResponseKind
 from exhume.derivatives.activations import KINKS, value_and_slope
 from exhume.models.base import Activation
@@ -220,12 +220,14 @@ def tensor_features(
     return TensorFit(features / norms, found.loss)
 
 
-def _stacked(order: FirstOrder, gradient: FloatArray, count: int) -> tuple[FirstOrder, FloatArray]:
+def _stacked(
+    order: HeadRegression, gradient: FloatArray, count: int
+) -> tuple[HeadRegression, FloatArray]:
     """Rotate the outputs so that at most ``count`` of them contain all of the features."""
     size = max(float(np.abs(gradient).max()), 1e-300)
     _, _, right = np.linalg.svd(gradient / size, full_matrices=False)
     axes = right[:count].T
-    rotated = FirstOrder(
+    rotated = HeadRegression(
         order.intercept @ axes, order.slopes @ axes / size, order.rest @ axes / size
     )
     return rotated, axes
@@ -233,7 +235,7 @@ def _stacked(order: FirstOrder, gradient: FloatArray, count: int) -> tuple[First
 
 def _span(
     weights: FloatArray,
-    order: FirstOrder,
+    order: HeadRegression,
     chosen: MomentRoute,
     count: int,
     rng: np.random.Generator,

@@ -47,7 +47,7 @@ def polish(
     accepted only if it lowers the exact residual. Batches of more than 4,096 numbers are returned
     unchanged.
     """
-    state = _State(problem, images, labels)
+    state = _Images(problem, images, labels)
     if images.numel() > LARGEST:
         return Polished(images, state.residual, 0)
     taken = 0
@@ -61,7 +61,7 @@ def polish(
     return Polished(state.images, state.residual, taken)
 
 
-class _State:
+class _Images:
     """The images, and the exact residual at them."""
 
     def __init__(self, problem: MatchingProblem, images: Tensor, labels: Tensor) -> None:

@@ -83,7 +83,7 @@ def most_probable_record(
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
+class _FittedRecord:
     """The most probable record under one label, how it was found, and its log posterior."""
 
     record: Records
@@ -120,7 +120,7 @@ class _Fits:
         ranked.sort(key=lambda one: -one[0])
         return [start for _, start in ranked[:_LABELS]]
 
-    def fit(self, start: Records) -> _Fit:
+    def fit(self, start: Records) -> _FittedRecord:
         """Fit transcript and prior together, with the label of ``start``."""
         seen, weight = _SeenSteps(self.rest, start, self.weight), self.weight
         flat = torch.tensor(np.asarray(start.x).reshape(-1))
@@ -136,9 +136,9 @@ class _Fits:
         whitened = self.prior.inverse_root(record[:-1].double() - self.prior.mean)
         evidence = float(log_ratios(self.rest, here, weight)[0])
         score = evidence - 0.5 * float(whitened.square().sum())
-        return _Fit(here, posterior, score, seen, noise)
+        return _FittedRecord(here, posterior, score, seen, noise)
 
-    def measured(self, fit: _Fit, rng: np.random.Generator) -> _Fit:
+    def measured(self, fit: _FittedRecord, rng: np.random.Generator) -> _FittedRecord:
         """Return a fit with its variance in all directions, not only in those it was found by."""
         problem, found = fit.seen.problem(self.rest.values), fit.posterior
         variance = posterior_variance(problem, self.prior, fit.noise, found.record, rng)

@@ -33,7 +33,7 @@ _EACH_LABEL, _BEST_LABELS, _MORE, _FULL, _CORRECTION = 10, 3, 15, 60, 60
 
 
 @dataclass(frozen=True, eq=False)
-class _Tried:
+class _TrainedWith:
     """A record's coordinates, the path of a real training with it, and what that left, (P,)."""
 
     coordinates: Tensor
@@ -111,17 +111,17 @@ class TargetSearch:
             centre,
         )
 
-    def _corrected(self, tried: _Tried, label: int, damping: float) -> FittedRecord:
+    def _corrected(self, tried: _TrainedWith, label: int, damping: float) -> FittedRecord:
         problem = self._around(tried, label, damping * tried.residual * self.scale)
         return problem.fit(label, tried.coordinates, _CORRECTION)
 
-    def _around(self, tried: _Tried, label: int, size: float) -> EffectProblem:
+    def _around(self, tried: _TrainedWith, label: int, size: float) -> EffectProblem:
         """Return the fit of what a real training left, along its own path."""
         response = self.engine.along(tried.path)
         at = self._record(tried.coordinates).view(self.knowledge.record_shape)
         return self._problem(response, tried.left + response(at, label), size, tried.coordinates)
 
-    def _error(self, tried: _Tried, label: int) -> float:
+    def _error(self, tried: _TrainedWith, label: int) -> float:
         """Estimate the root-mean-square error: the distance of a draw from the posterior.
 
         The draw solves the last fit with its observations and its prior moved at random. Directions
@@ -137,7 +137,7 @@ class TargetSearch:
     def _normal(self, like: Tensor) -> Tensor:
         return torch.as_tensor(self.rng.standard_normal(like.shape), dtype=like.dtype)
 
-    def _tried(self, coordinates: Tensor, label: int) -> _Tried | None:
+    def _tried(self, coordinates: Tensor, label: int) -> _TrainedWith | None:
         """Train for real with the record; None if that diverges."""
         self.trainings += 1
         path = self.engine.retraining.path(self._sample(coordinates), self._named(label))
@@ -145,7 +145,7 @@ class TargetSearch:
             return None
         left = self.observed - self.engine.effect(path.end)
         within = self.engine.prior.coordinates(self._record(coordinates))
-        return _Tried(within, path.kept, left, float(left.norm()) / self.scale)
+        return _TrainedWith(within, path.kept, left, float(left.norm()) / self.scale)
 
     def _record(self, coordinates: Tensor) -> Tensor:
         """Return the record (D,) within the range of values."""
@@ -161,7 +161,7 @@ class TargetSearch:
         assert self.engine.training.classes is not None
         return np.asarray(self.engine.training.classes)[[label]]
 
-    def _answer(self, label: int, best: _Tried) -> Reconstruction:
+    def _answer(self, label: int, best: _TrainedWith) -> Reconstruction:
         error = self._error(best, label)
         status, message = self._judged(best.residual, error)
         return self._reconstruction(label, best.coordinates, status, message, best.residual, error)

@@ -30,7 +30,7 @@ _Step: TypeAlias = tuple[slice | Array, StepRecords]
 
 
 @dataclass(frozen=True, eq=False)
-class _State:
+class _StepParameters:
     """θ between two steps: W₁ = scale·W₀ + sums·X, and the other parameters as one vector."""
 
     scale: float
@@ -99,7 +99,7 @@ class KernelPath(Path):
         self.inputs = unrolled.layers.widths[0]
         self.x, self.label = own[: self.inputs], own[self.inputs :]
         self._bordered()
-        self.states: list[_State] = []
+        self.states: list[_StepParameters] = []
         self.signals: list[Signals] = []
         self.last = self._run(keep)
         first = self.last.scale * unrolled.first + self.last.sums @ self.rows
@@ -121,14 +121,18 @@ class KernelPath(Path):
         )
         self.weights = np.append(fixed.weight, np.zeros(1, fixed.weight.dtype))
 
-    def _run(self, keep: bool) -> _State:
+    def _run(self, keep: bool) -> _StepParameters:
         fixed, own = self.fixed, self.fixed.optimiser
         scale, pace = 1.0, 0.0
         sums = np.zeros_like(self.start)
         speed, rest = np.zeros_like(sums), fixed.rest.copy()
         drift = np.zeros_like(rest)
         for rows, batch in self.steps:
-            here = _State(scale, sums.copy(), rest.copy()) if keep else _State(scale, sums, rest)
+            here = (
+                _StepParameters(scale, sums.copy(), rest.copy())
+                if keep
+                else _StepParameters(scale, sums, rest)
+            )
             z = sums @ self.kernel[:, rows] + scale * self.start[:, rows]
             members = self._members(rows, batch)
             signals = Signals(fixed.layers, here.rest, z, members)
@@ -147,7 +151,7 @@ class KernelPath(Path):
             sums -= own.learning_rate * speed
             rest -= own.learning_rate * drift
             scale -= own.learning_rate * pace
-        return _State(scale, sums, rest)
+        return _StepParameters(scale, sums, rest)
 
     def _members(self, rows: slice | Array, batch: StepRecords) -> Members:
         if isinstance(rows, slice) and self.signals:
