@@ -20,6 +20,7 @@ from exhume.audit.recordings import recorded_setting
 from exhume.bounds import gammas
 from exhume.config.reading import from_tables
 from exhume.data.recordings import read_recording
+from exhume.models.exported import program_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 KINDS: dict[str, dict[str, Any]] = {
@@ -247,6 +248,15 @@ def test_a_missing_step_is_named(tmp_path: Path) -> None:
     found = invoke("audit", tmp_path / "run", "--out", tmp_path / "out")
     assert found.code == 2
     assert "lacks step 4 of 10" in found.error
+
+
+def test_the_program_of_another_model_is_refused(tmp_path: Path) -> None:
+    _recorded(tmp_path / "run")
+    other = nn.Sequential(nn.Conv2d(1, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(80, 3)).eval()
+    (tmp_path / "run" / "model.pt2").write_bytes(program_of(other, torch.zeros(2, 1, 6, 6)))
+    found = invoke("audit", tmp_path / "run", "--out", tmp_path / "out")
+    assert found.code == 2
+    assert "model.pt2 is not the model whose steps were recorded: " in found.error
 
 
 def test_a_script_that_was_stopped_leaves_its_steps(tmp_path: Path) -> None:

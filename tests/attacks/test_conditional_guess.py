@@ -65,7 +65,6 @@ class TestWhatIsKnown:
         [
             ([False] * 3, 30, "nothing is known about the record"),
             ([True] * 3, 30, "there is nothing to guess"),
-            ([True, False, False], 2, "at least three records"),
         ],
     )
     def test_refusals(self, mask, count, said):
@@ -73,6 +72,12 @@ class TestWhatIsKnown:
         found = ConditionalGuess().reconstruct(NOTHING, knowledge, rng=0)
         assert found.status is Status.REFUSED
         assert said in found.message
+
+    def test_too_few_records_are_information_that_is_missing(self):
+        few = _knowledge(self.pool.take(slice(0, 2)), self.record, [True, False, False])
+        found = ConditionalGuess().reconstruct(NOTHING, few, rng=0)
+        assert found.status is Status.UNINFORMED
+        assert "at least three records to learn from: add knowledge" in found.message
 
     def test_is_a_baseline(self):
         assert ConditionalGuess.baseline

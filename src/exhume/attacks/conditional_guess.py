@@ -16,7 +16,7 @@ from exhume.attacks.blind import column_scale
 from exhume.metrics.error import RMSE
 from exhume.metrics.oracle import nearest_neighbours
 from exhume.protocol.arrays import Array, FloatArray, frozen
-from exhume.protocol.attack import GroupedAttack, Refusal
+from exhume.protocol.attack import GroupedAttack, Lacking, Refusal
 from exhume.protocol.errors import InputError
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.reconstruction import Reconstruction, Status
@@ -170,7 +170,7 @@ class ConditionalGuess(GroupedAttack[Knowledge]):
             return Refusal("every value of the record is known: there is nothing to guess")
         if len(knowledge.pool()) < 3:
             return Refusal(
-                "needs at least three records to learn from (a fixed set or shadow targets)"
+                Lacking("needs at least three records to learn from", "knowledge.shadow_targets")
             )
         return knowledge
 

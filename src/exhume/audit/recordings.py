@@ -102,12 +102,18 @@ def recorded_setting(config: Config, table: SettingTable) -> ThreatSetting:
 def _training(found: Recording) -> RecordedElsewhere:
     """Return the training as far as the recording tells it."""
     from exhume.models import Exported
+    from exhume.models.base import misfits
 
     facts, steps = found.facts, found.steps
     if facts.unexported or facts.obstacle:
         reason = facts.obstacle or f"its model could not be exported: {facts.unexported}"
         raise InputError(f"the steps in {found.folder} can't be attacked: {reason}")
     network = Exported(found.records.record_shape, facts.outputs, found.folder / MODEL)
+    mismatch = misfits(network.parameter_shapes(), found.transcript.final)
+    if mismatch:
+        raise InputError(
+            f"{found.folder / MODEL} is not the model whose steps were recorded: {mismatch[0]}"
+        )
     classes = tuple(range(facts.outputs)) if facts.loss == "cross-entropy" else None
     rules = StepRules(
         np.stack([step.norms for step in steps]),

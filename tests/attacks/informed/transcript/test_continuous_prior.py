@@ -114,4 +114,6 @@ def test_records_without_labels_are_no_prior() -> None:
     mechanism = Recorded(FULL)
     release = mechanism.publish(KNOWN, rng=np.random.default_rng(0))
     bare = replace(_knowledge(mechanism), fixed_set=Records(KNOWN.x[:38]))
-    assert "the labels of the other records" in str(PriorAware().accepts(release, bare))
+    assert "the labels of the other training records: add knowledge.fixed_set" in str(
+        PriorAware().accepts(release, bare)
+    )

@@ -56,7 +56,10 @@ def test_the_end_tells_something_and_no_more_than_the_steps_beyond_chance() -> N
     ("training", "reason"),
     [
         (replace(TRAINING, batches=Batches(5, None, poisson=True)), "drawn in secret"),
-        (replace(TRAINING, initial=Initialisation(seed=None)), "training started from"),
+        (
+            replace(TRAINING, initial=Initialisation(seed=None)),
+            "initial parameters: add knowledge.initial",
+        ),
     ],
 )
 def test_what_cannot_be_repeated_is_refused(training: Training, reason: str) -> None:

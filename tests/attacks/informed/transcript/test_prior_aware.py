@@ -169,9 +169,9 @@ def test_noise_that_is_not_as_stated_is_noticed_and_used() -> None:
         (Recorded(replace(FULL, network=MLP((6,), 3, (9,)))), "another model"),
         (Recorded(replace(FULL, epochs=20)), "20 steps"),
         (Recorded(SAMPLED), "which known records took part"),
-        (FULL, "the training behind the transcript"),
+        (FULL, "publishes no transcript"),
         (Recorded(replace(FULL, clipping=None, batches=Batches(10, None))), "Poisson sampling"),
-        (Recorded(replace(LOCAL, client=ActivationDropout(LOCAL.client.inner, 0.5))), "no sums"),
+        (Recorded(replace(LOCAL, client=ActivationDropout(LOCAL.client.inner, 0.5))), "sums of clipped"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(mechanism: Mechanism, reason: str) -> None:
@@ -185,7 +185,7 @@ def test_one_candidate_is_no_question() -> None:
     mechanism = Recorded(FULL)
     knowledge = _knowledge(mechanism, POOL.take([0]))
     found = _attacked(_published(mechanism, 0), knowledge)
-    assert found.status is Status.REFUSED
+    assert found.status is Status.UNINFORMED
     assert "two or more candidates" in found.message
 
 

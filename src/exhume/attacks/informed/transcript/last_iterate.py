@@ -9,7 +9,7 @@ import numpy as np
 
 from exhume.attacks.informed.transcript.prior_aware import lacks_prior, ranked
 from exhume.attacks.informed.transcript.watched import WatchedTraining, watched
-from exhume.protocol.attack import ParsedAttack, Refusal, ThreatModel
+from exhume.protocol.attack import Lacking, ParsedAttack, Refusal, ThreatModel
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.reconstruction import Reconstruction
 from exhume.protocol.records import Records
@@ -39,11 +39,11 @@ class LastIterate(ParsedAttack[WatchedTraining]):
             return found
         recorded = found.training
         if not isinstance(recorded, Recorded) or not isinstance(recorded.inner, Training):
-            return Refusal("lacks: a training that can be run again (knowledge.training)")
+            return Refusal("runs the training again, and a recorded one only tells its steps")
         if recorded.inner.batches is not None:
             return Refusal("the records of each step are drawn in secret where steps are hidden")
         if not recorded.inner.initial.known:
-            return Refusal("lacks: the parameters that training started from")
+            return Refusal(Lacking("needs the initial parameters", "knowledge.initial"))
         return found
 
     def _solve(self, problem: WatchedTraining, rng: np.random.Generator) -> Reconstruction:

@@ -10,7 +10,7 @@ import numpy as np
 from exhume.attacks.informed.transcript.evidence import log_ratios
 from exhume.attacks.informed.transcript.watched import Rest, WatchedTraining, rest_of, watched
 from exhume.protocol.arrays import FloatArray
-from exhume.protocol.attack import ParsedAttack, Refusal, ThreatModel, nothing
+from exhume.protocol.attack import Lacking, ParsedAttack, Refusal, ThreatModel, nothing
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.reconstruction import Reconstruction, Status
 from exhume.protocol.records import Records
@@ -56,9 +56,10 @@ def lacks_prior(knowledge: Knowledge) -> str | None:
     """Return that there is no question to answer, or None."""
     candidates, fixed_set = knowledge.candidates, knowledge.fixed_set
     if candidates is not None and len(candidates) < 2:
-        return "lacks: two or more candidates, of which one is the target (knowledge.candidates)"
+        reason = "needs two or more candidates, of which one is the target"
+        return Lacking(reason, "knowledge.candidates")
     if candidates is None and fixed_set is not None and fixed_set.y is None:
-        return "lacks: the labels of the other records (knowledge.fixed_set)"
+        return Lacking("needs the labels of the other training records", "knowledge.fixed_set")
     return None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from exhume.protocol.arrays import Array, FloatArray
-from exhume.protocol.attack import Refusal
+from exhume.protocol.attack import Lacking, Refusal
 from exhume.protocol.errors import InputError
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.records import Records
@@ -60,10 +60,12 @@ def watched(release: Release, knowledge: Knowledge) -> WatchedTraining | Refusal
     training, fixed_set = knowledge.training, knowledge.fixed_set
     if not isinstance(release, Transcript):
         return Refusal("needs a transcript: the parameters and gradients of the training's steps")
+    if training is None:
+        return Refusal(Lacking("needs the training behind the transcript", "knowledge.training"))
     if not isinstance(training, RecordedTraining):
-        return Refusal("lacks: the training behind the transcript (knowledge.training)")
+        return Refusal("the training that is known publishes no transcript of its steps")
     if fixed_set is None:
-        return Refusal("lacks: the other training records (knowledge.fixed_set)")
+        return Refusal(Lacking("needs every other training record", "knowledge.fixed_set"))
     if release.members is not None and release.members.shape[1] != len(fixed_set):
         return Refusal(
             f"the transcript covers {release.members.shape[1]} known records, the fixed set has "
@@ -82,7 +84,7 @@ def watched(release: Release, knowledge: Knowledge) -> WatchedTraining | Refusal
         )
     rules = rules.take(release.steps)
     if release.members is None and (rules.rates < 1.0).any():
-        return Refusal("lacks: which known records took part in each step (members)")
+        return Refusal("the transcript does not tell which known records took part in each step")
     return WatchedTraining(release, training, rules, fixed_set, knowledge)
 
 
