@@ -171,7 +171,7 @@ def test_noise_that_is_not_as_stated_is_noticed_and_used() -> None:
         (Recorded(SAMPLED), "which known records took part"),
         (FULL, "publishes no transcript"),
         (Recorded(replace(FULL, clipping=None, batches=Batches(10, None))), "Poisson sampling"),
-        (Recorded(replace(LOCAL, client=ActivationDropout(LOCAL.client.inner, 0.5))), "sums of clipped"),
+        (Recorded(replace(LOCAL, client=ActivationDropout(LOCAL.client.inner, 0.5))), "clipped"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(mechanism: Mechanism, reason: str) -> None:
