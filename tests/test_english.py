@@ -43,6 +43,13 @@ INSTEAD = {
     r"\bdid(?:n't| not) (?:run|come) to an end\b|\bran to an end\b": "finished",
     r"\bread off\b": "inferred from, computed from",
     r"\bworth its name\b|\bsay so much\b": "say what it means",
+    r"\b(?:is|are|was|were) (?:not )?told of\b|\btells of\b": "reports, describes, shows",
+    r"\bto be had\b|\bare to be (?:had|found)\b": "need, are available",
+    r"\brecords? of which (?:the target|one) is\b": "a list that holds the target",
+    r"[,;] but for\b|\bis but for\b": "except, without",
+    r"\bof (?:all|any) (?:of )?(?:them|these|those) the\b": "the subject first",
+    r"\b(?:hereby|thereby|therein|thereof|whereof|whereby|hence|thence|lest)\b": "so, by this",
+    r"\bas it were\b|\bso to say\b|\bby no means\b|\bat its own word\b": "say it plainly",
 }
 
 

@@ -49,6 +49,7 @@ class ClientSteps:
         self.folder, self.steps, self.value_range = Path(out), steps, value_range
         self.similar, self.problem = similar, ""
         self._module: Any = None
+        self._limit: float | None = None
         self._begun: dict[str, Array] = {}
         self._ended: dict[str, Array] = {}
         self._batches: list[list[Records]] = [[]]
@@ -65,11 +66,14 @@ class ClientSteps:
             self.problem = " ".join(str(error).split())[:300] or type(error).__name__
             self._say(f"not recorded, training goes on: {self.problem}")
 
-    def begin(self, module: nn.Module) -> None:
-        """Note the weights before the first step; ``module`` maps records to scores."""
+    def begin(self, module: nn.Module, limit: float | None = None) -> None:
+        """Note the weights before the first step; ``module`` maps records to scores.
+
+        ``limit`` is the length that gradients are clipped to, if they are (``clip_grad_norm_``).
+        """
         if any((self.folder / name).exists() for name in (AUDIT, BEFORE)):
             raise InputError("it holds a recording already: choose another folder for this run")
-        self._module, self._begun = module, _named(module)
+        self._module, self._begun, self._limit = module, _named(module), limit
         atexit.register(self.close)
 
     def saw(self, x: Tensor, y: Tensor) -> None:
@@ -130,11 +134,12 @@ class ClientSteps:
         name, rate, momentum = self._rules[0]
         records, size = sum(map(len, steps)), len(steps[0])
         told = self._repeated(steps, rate, momentum)
+        count = f"{self.steps} step{'s' if self.steps > 1 else ''}"
         if not told:
             self._say(
-                f"recorded, and not to be attacked: the weights after {self.steps} steps of {name} "
-                "are not those of plain gradient descent on the mean cross-entropy (SGD, one rate, "
-                "whole batches, no weight decay, no clipping, no dropout)"
+                f"recorded, but it can't be attacked: the weights after {count} of {name} "
+                "are not those of plain gradient descent on the mean cross-entropy (SGD, "
+                "one rate, whole batches, no weight decay, no dropout, clipping in one step alone)"
             )
         return UpdateFacts(
             records,
@@ -144,7 +149,13 @@ class ClientSteps:
             rate if told else None,
             batch_size=size if len(steps) > 1 else None,
             momentum=momentum,
+            defences=() if self._limit is None or len(steps) > 1 else (self._clipped(rate),),
         )
+
+    def _clipped(self, rate: float) -> str:
+        """Return what clipping does to the change of one step, as a table of the audit's file."""
+        assert self._limit is not None
+        return f'{{ name = "clipping", norm = {rate * self._limit} }}'
 
     def _repeated(self, steps: list[Records], rate: float, momentum: float) -> bool:
         """Whether the steps, taken again as the audit describes them, end at the same weights."""
@@ -162,8 +173,13 @@ class ClientSteps:
             x, y = torch.tensor(step.x, device=device), torch.tensor(step.labels, device=device)
             scores = torch.func.functional_call(self._module, {**state, **at}, (x,))
             loss = torch.nn.functional.cross_entropy(scores, y.long())
-            for name, slope in zip(at, torch.autograd.grad(loss, list(at.values())), strict=True):
-                speed[name] = momentum * speed[name] + slope
+            slopes = torch.autograd.grad(loss, list(at.values()))
+            length = float(torch.stack([slope.square().sum() for slope in slopes]).sum().sqrt())
+            share = 1.0 if self._limit is None else min(1.0, self._limit / max(length, 1e-30))
+            if share < 1.0 and len(steps) > 1:
+                return False  # of several steps, only what is sent at the end can be clipped
+            for name, slope in zip(at, slopes, strict=True):
+                speed[name] = momentum * speed[name] + share * slope
                 state[name] = at[name].detach() - rate * speed[name]
         moved = {n: self._ended[n] - self._begun[n] for n in places}
         largest = max(float(np.abs(change).max(initial=0.0)) for change in moved.values())

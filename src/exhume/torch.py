@@ -168,7 +168,7 @@ def _first_shape(module: nn.Module) -> tuple[int, ...]:
 
     first = next((m for m in module.modules() if list(m.parameters(recurse=False))), None)
     if not isinstance(first, nn.Linear):
-        raise InputError("nothing tells the shape of a record: give record_shape")
+        raise InputError("the shape of a record is unknown: give record_shape")
     return (first.in_features,)
 
 

@@ -178,8 +178,8 @@ def test_nothing_is_judged_where_it_is_turned_off(tmp_path):
 def test_too_few_records_of_ones_own_are_said_to_be(tmp_path):
     run(make_plan(config(shadows=11)), tmp_path / "run", Serial())
     assert judged(tmp_path / "run")["said"] == (
-        "undecided: the adversary has 11 records of its own; to train networks on, and to "
-        "have others beside them, it takes 12"
+        "undecided: the adversary has 11 records of its own, and a judge needs 12: one half for "
+        "training networks, the other to compare with"
     )
 
 

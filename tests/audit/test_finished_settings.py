@@ -1,4 +1,4 @@
-"""Settings are told of as they finish, each once, with the bracket that the summary has."""
+"""Settings are reported as they finish, each once, with the bracket that the summary has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_each_setting_is_told_of_once_before_the_run_ends(tmp_path: Path) -> Non
         finished=finished,
     )
     assert tuple(told) == summary.brackets
-    # The first one was told of while trials of the second were still to come.
+    # The first one was reported while trials of the second were still to come.
     assert when[0] < when[1] == steps[-1][1]
 
 

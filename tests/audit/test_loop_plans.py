@@ -1,4 +1,4 @@
-"""The expected time of slow trainings, and what a run tells of itself while it trains."""
+"""The expected time of slow trainings, and what a run reports while it trains."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class TestStoredRecords(AttackContract):
 
 @dataclass(frozen=True, eq=False)
 class _AmongCandidates(Case):
-    """The adversary has a list of records of which the target is one."""
+    """The adversary has a list of possible records, one of which is the target."""
 
     def _knowledge(self, i: int) -> Knowledge:
         return replace(super()._knowledge(i), candidates=self.targets)

@@ -87,7 +87,7 @@ def test_the_clipped_mean_gradient_is_the_same(images: Records) -> None:
 
 
 def deviation_accepted(noise: np.ndarray, deviation: float) -> bool:
-    """Whether Gaussian noise of this deviation would look like this, but for 1 time in 10,000."""
+    """Whether Gaussian noise of this deviation would look like this, except 1 time in 10,000."""
     statistic = float(np.square(noise / deviation).sum())
     low, high = chi2.ppf([5e-5, 1 - 5e-5], noise.size)
     return bool(low < statistic < high)

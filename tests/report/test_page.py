@@ -202,7 +202,7 @@ class TestWords:
 
     def test_where_nothing_follows_nothing_is_recommended(self, tmp_path: Path) -> None:
         said = rendered(tmp_path / "run", IMAGES).text
-        assert "Nothing was measured that a recommendation could follow from." in said
+        assert "This run measured nothing that supports a recommendation." in said
 
     def test_what_is_no_run_folder_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="is not a run folder"):

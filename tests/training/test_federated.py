@@ -283,7 +283,7 @@ def test_statistics_of_normalisation_are_those_of_the_training_records(images: R
     parameters = step.parameters()
     objective = step.objective()
     x, y = objective.tensor(images.x), objective.responses(images.labels)
-    # All training records as one batch: its own statistics are, but for n/(n−1), those kept.
+    # All training records as one batch: its own statistics are those kept, up to n/(n−1).
     direct = float(objective.losses(objective.flat(parameters), x, y).mean())
     assert scored(step, parameters, images, seen=images).loss == pytest.approx(direct, rel=0.05)
 

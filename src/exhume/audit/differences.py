@@ -21,7 +21,7 @@ def difference(before: str | None, now: str) -> str:
     there, here = (dict(_leaves(json.loads(text))) for text in (before, now))
     keys = [key for key in {**here, **there} if here.get(key) != there.get(key)]
     if not keys:
-        return "the contents of its files or the version of Exhume were others"
+        return "its files had other contents, or Exhume another version"
     shown = [_told(key, here.get(key), there.get(key)) for key in keys[:_SHOWN]]
     more = f", and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
     return ", ".join(shown) + more

@@ -1,4 +1,4 @@
-"""Tells of each setting as soon as its trials are done, while others still run."""
+"""Reports each setting as soon as its trials are done, while others still run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Finished = Callable[[Bracket], None]
 
 
 class FinishedSettings:
-    """Looks into the log after each step; a setting that was finished before is not told of."""
+    """Looks into the log after each step; what was finished before is not reported again."""
 
     def __init__(self, plan: Plan, log: Store, tell: Finished) -> None:
         self._log, self._tell = log, tell

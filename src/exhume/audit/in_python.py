@@ -149,7 +149,7 @@ def release_plan(
         )
     if knowledge.training is None:
         raise InputError(
-            "knowledge.training is missing: the architecture at least is known of any release, as "
+            "knowledge.training is missing: give at least the architecture, as "
             "exhume.training.Training, GLM, or what exhume.torch returns"
         )
     table = _table(release, knowledge, batch)

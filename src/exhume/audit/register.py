@@ -1,4 +1,4 @@
-"""The adversary's list of records of which the target is one."""
+"""The adversary's list of possible records, one of which is the target."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ def _measured(setting: ThreatSetting, wanted: Sequence[str]) -> Yardstick:
     if setting.targets is not None:
         if not len(setting.pool):
             raise InputError(
-                f"setting {setting.name!r}: the adversary has no record, and how close a rebuilt "
-                "one must come is measured by the nearest that it has: add knowledge.shadow_targets"
+                f"setting {setting.name!r}: success is measured by the nearest record that the "
+                "adversary has, and it has none: add knowledge.shadow_targets"
             )
         oracle = nearest_neighbours(setting.targets.x, setting.pool, success)
     return Yardstick(success, metrics, oracle)

@@ -115,7 +115,7 @@ class ThreatSetting:
         )
 
     def _candidates(self, truth: Records | None, *members: int) -> Records | None:
-        """The list of which the target is one; a person's own as it is, where nobody knows it."""
+        """The list that holds the target; without the truth, the user's own list as it is."""
         if self.register is None:
             return None
         return self.register.decoys if truth is None else self.register.around(truth, members[0])

@@ -8,7 +8,7 @@ computed from it. Exhume therefore does not offer it.
 The proof. Let B be a ball of radius η whose mass m is as close to κ as desired. B is a fixed set
 that does not depend on the samples. So the number N of the n samples in B is Binomial(n, m), and by
 Clopper and Pearson m ≤ U(N) with the stated confidence, where U is increasing. B is unknown, and so
-is N. But N ≤ K, the largest number of samples in *any* ball of radius η. Hence m ≤ U(K), and κ ≤
+is N. But N ≤ K, the largest number of samples in *any* ball of radius η. So m ≤ U(K), and κ ≤
 U(K) as m tends to κ. Comparing many centres needs no correction: the confidence is used for B
 alone. The case that no sample lies in B is included (N = 0 ≤ K).
 

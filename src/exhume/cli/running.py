@@ -167,7 +167,7 @@ def _executor(crew: Crew, units: int) -> _Executor:
 
 
 class Tell:
-    """What a run tells of its progress; nothing is shown by this one."""
+    """Receives the progress of a run; this one shows nothing."""
 
     def __call__(self, done: int, total: int) -> None:
         """Take note of what is done of the whole run."""

@@ -167,7 +167,7 @@ class SettingTable(Table):
         return self
 
     def _with_a_loop(self) -> SettingTable:
-        """Check a training that is a function: nothing else is told of it."""
+        """Check a training that is a function: no other key may describe it."""
         told = {"training", "initial", "order", "draws", "batch_norm", "record_shape"}
         given = sorted(told & self.knowledge.model_fields_set)
         if given:

@@ -73,9 +73,9 @@ class KnowledgeTable(Table):
     knows none of the three unless that is said here, or by a seed of the training. ``batch_norm``:
     whether it knows the statistics of a gradient's batch. ``record_shape`` is needed if no records
     determine it. ``seed`` is known of a loop where true (the audit's) or a number; by default each
-    of its trainings has a secret one. Beside a transcript it has ``candidates`` of which the target
-    is one: so many, or those of a file; with 0 it has none, and knows of the target what its own
-    records tell.
+    of its trainings has a secret one. With a transcript it has ``candidates``, a list that holds
+    the target: its length, or its file. With 0 it has no list, and knows of the target what its own
+    records show.
     """
 
     labels: bool = False

@@ -51,8 +51,8 @@ def _load_all(folder: Path) -> Config:
             shared[-1]["similar"] = similar.resolve()
         if shared[-1] != shared[0]:
             raise InputError(
-                f"{files[0]} and {path} differ in [audit]: audits of one folder share it, but for "
-                "truth; audit them one by one"
+                f"{files[0]} and {path} differ in [audit]: audits of one folder share it, "
+                "except truth; audit them one by one"
             )
     return from_tables({"setting": settings, "audit": shared[0]}, source=str(folder))
 

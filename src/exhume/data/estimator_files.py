@@ -56,7 +56,7 @@ def refuse_pickle(path: Path) -> None:
         return
     lines = "\n  ".join(converted(path))
     raise InputError(
-        f"{path} is refused: loading a pickle runs the code in it. Where you trust it, convert it "
+        f"{path} is refused: loading a pickle runs the code in it. If you trust it, convert it "
         f"in Python:\n  {lines}"
     )
 

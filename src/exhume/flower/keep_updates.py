@@ -48,8 +48,8 @@ class KeepUpdates:
     ) -> None:
         if not (came := in_records(content)):
             raise InputError(
-                "the reply holds no parameters, secure aggregation masks them: put this mod behind "
-                "that one to see what training made"
+                "the reply holds no parameters, since secure aggregation masks them: put this mod "
+                "after it in the list, to see them before"
             )
         own = None if self.records is None else pair(self.records(ctxt))
         count = records_in(content) or (0 if own is None else len(own))

@@ -1,4 +1,4 @@
-"""What is known of the clients' training, and what an audit is told of it."""
+"""What is known of the clients' training, and how an audit's file describes it."""
 
 from __future__ import annotations
 

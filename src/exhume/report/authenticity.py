@@ -218,17 +218,18 @@ def _judge_text(found: Authenticity) -> str:
 
 def _curve_text(curve: RocCurve, count: int, noun: str) -> str:
     return (
-        f"Area under the ROC {_area(curve)} on {counted(count, noun)} of the adversary's own, "
-        f"each judged after learning from the others. Of {counted(curve.pictures, 'picture')} "
-        f"rebuilt there, {curve.recognised} would be recognised, at a false-positive rate of "
-        f"{_alarms(curve)}. Intervals are over pictures and networks, not candidates."
+        f"Area under the ROC: {_area(curve)}, on {counted(count, noun)} that the adversary "
+        "trained; each was judged after learning from the others. Of "
+        f"{counted(curve.pictures, 'picture')} rebuilt there, {curve.recognised} would be "
+        f"recognised, at a false-positive rate of {_alarms(curve)}. "
+        "Intervals are over pictures and networks, not candidates."
     )
 
 
 def _measured_text(curve: RocCurve, *, tells: bool) -> str:
     count = curve.networks
     where = "the release itself" if count == 1 else f"{counted(count, 'release')} themselves"
-    text = f"Area under the ROC {_area(curve)} on {where}. "
+    text = f"Area under the ROC: {_area(curve)}, on {where}. "
     if not tells:
         return text.strip()
     return (

@@ -35,7 +35,7 @@ class DefenceComparison:
 def comparisons(summary: Summary, undefended: Mapping[str, str]) -> tuple[DefenceComparison, ...]:
     """Group settings that differ only in their defences; groups without a defence are omitted.
 
-    ``undefended`` tells by name what a setting is but for those. A grid is a group of its own.
+    ``undefended`` describes each setting, by name, without its defences. A grid is its own group.
     """
     settings, trained = {s.name: s for s in summary.settings}, _trained(summary.tradeoffs)
     groups: dict[str, list[Bracket]] = {}

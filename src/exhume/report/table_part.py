@@ -26,7 +26,7 @@ _MOST_NAMED = 12
 class ColumnLine:
     """One column: how often its cell came out and how far off it was, beside the blind guess.
 
-    ``rare`` tells of the targets with a level that few rows have.
+    ``rare`` counts only the targets with a level that few rows have.
     """
 
     name: str

@@ -96,10 +96,7 @@ def verdict(summary: Summary) -> Headline:
 def _headline(finding: Finding, bracket: Bracket) -> str:
     match finding:
         case Finding.REBUILT if bracket.candidates:
-            return (
-                "Which record was trained on can be told from this release, among "
-                f"{bracket.candidates} candidates."
-            )
+            return f"This release reveals which of {bracket.candidates} candidates was trained on."
         case Finding.REBUILT:
             return "A training record can be rebuilt from this release."
         case Finding.PARTLY:

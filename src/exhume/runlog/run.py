@@ -13,8 +13,8 @@ from exhume.runlog.setting import Setting
 class Header:
     """What was asked for, and by what it was done.
 
-    ``config`` is the audit's configuration, as JSON to be read by people. ``undefended`` tells by
-    name what a setting is but for its name and its defences: settings with the same text differ in
+    ``config`` is the audit's configuration, as JSON to be read by people. ``undefended`` describes
+    each setting, by name, without its name and its defences: settings with the same text differ in
     nothing else. ``expected`` counts the trials that were planned. ``limits`` has the number of
     planned targets by setting, if they were reduced to fit a ``budget``. ``title`` and ``author``
     are what the configuration says of itself, ``started`` is the date of the first run, and

@@ -13,11 +13,11 @@ from exhume.runlog.table_columns import TableColumn
 class AuditedData:
     """The number of records of each kind, and the shape of a record.
 
-    ``unit`` is the unit of distances, in words. With ``candidates`` the adversary has so many
-    records of which the target is one, and success is naming it. With ``one_training`` all targets
-    were in the same training, and share its noise. ``columns`` are the names of a table's values,
-    where they are known; ``schema`` describes the columns of a table. ``left_out`` rows of the data
-    are neither known nor targets; ``rows`` says what became of each.
+    ``unit`` is the unit of distances, in words. ``candidates`` is the length of the adversary's
+    list that holds the target; success is then naming it. With ``one_training`` all targets were in
+    the same training, and share its noise. ``columns`` are the names of a table's values, where
+    they are known; ``schema`` describes the columns of a table. ``left_out`` rows of the data are
+    neither known nor targets; ``rows`` says what became of each.
     """
 
     fixed_set: int = 0

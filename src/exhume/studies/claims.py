@@ -234,7 +234,7 @@ class Claim:
         return None
 
     def _working(self) -> tuple[StudyReading, ...]:
-        """Return the readings whose attack must work: those of the error that is to be small."""
+        """Return the readings whose attack must work: of the error that the claim calls small."""
         right = () if isinstance(self.right, float) else (self.right,)
         if self.relation == "about":
             return (self.left, *right)

@@ -209,7 +209,7 @@ def _clipping(inner: Training | LocalSteps) -> tuple[float, float]:
     found = inner.client.record_clipping
     if found is None:
         name = type(inner.client).__name__
-        raise InputError(f"the steps of {name} are no sums of clipped gradients with noise")
+        raise InputError(f"the steps of {name} are not sums of clipped gradients with noise")
     return found
 
 

@@ -209,7 +209,7 @@ def _directions(reading: Reading, knowledge: Knowledge) -> list[LinearCandidate]
 
 
 def _scaled_to_attributes(reading: Reading, knowledge: Knowledge) -> list[LinearCandidate]:
-    """No intercept and no label, but attributes: they determine the length, hence the label."""
+    """No intercept and no label, but attributes: they determine the length, and so the label."""
     known = knowledge.known_attributes
     if known is None:
         return []

@@ -27,9 +27,9 @@ Phase = Callable[[str, int, int], None]
 
 
 class Steps:
-    """Counts steps of progress over all stages, and tells ``progress`` of each change.
+    """Counts steps of progress over all stages, and reports each change to ``progress``.
 
-    ``phase`` is told of the job at work.
+    ``phase`` gets the name of the running job.
     """
 
     def __init__(

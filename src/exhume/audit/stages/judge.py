@@ -114,8 +114,8 @@ def _strongest(plan: Plan, log: Store, index: int) -> int | str:
     shadows = 0 if setting.shadow_targets is None else len(setting.shadow_targets)
     if shadows < 2 * setting.records:
         return (
-            f"the adversary has {shadows} records of its own; to train networks on, and to have "
-            f"others beside them, it takes {2 * setting.records}"
+            f"the adversary has {shadows} records of its own, and a judge needs "
+            f"{2 * setting.records}: one half for training networks, the other to compare with"
         )
     rows = attack_rows(name, [one for one in log.outcomes() if one.trial.setting == name])
     # Without the truth no success is known: then the first attack that ran.

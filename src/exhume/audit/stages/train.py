@@ -201,8 +201,8 @@ def utility_records(
     have, wanted = 0 if setting.reserve is None else len(setting.reserve), utility.records
     if setting.reserve is None or have < wanted + utility.test:
         raise InputError(
-            f"records = {wanted} and test = {utility.test} are to be had from the {have} records "
-            "that nobody in the threat model has; ask for fewer, or take more data"
+            f"records = {wanted} and test = {utility.test} need {wanted + utility.test} records, "
+            f"and the threat model leaves {have} unused: ask for fewer, or take more data"
         )
     order = stream(seed, "utility-records").permutation(have)
     data = setting.reserve.take(order[:wanted])

@@ -20,10 +20,10 @@ DELTA = 1e-5
 
 HOW_TO_CHOOSE = (
     "kappa is the success of a blind guess, made without the release. Choose it by what the "
-    "adversary knows: one of K records it has a list of is 1/K (0.5 is a yes or no, as in a "
-    "membership test); coming close to a picture or a row is usually far below 0.001: bound it "
-    "from a file of similar records with --prior samples --file RECORDS.npy --eta DISTANCE. Then "
-    "give --kappa."
+    "adversary knows. With a list of K possible records, kappa is 1/K (0.5 for a yes or no, as in "
+    "a membership test). A guess seldom comes close to a picture or a row: kappa is then usually "
+    "far below 0.001. Bound it from a file of similar records with --prior samples --file "
+    "RECORDS.npy --eta DISTANCE. Then give --kappa."
 )
 
 

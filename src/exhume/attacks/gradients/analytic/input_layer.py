@@ -58,7 +58,7 @@ def input_layer_of(network: Network) -> InputLayer | str:
     if layer.in_features != size:
         return f"the first layer has {layer.in_features} inputs, a record has {size} values"
     if _used_again(module, layer, network.record_shape):
-        return "the first layer's weights are used again in the network: no part is theirs alone"
+        return "the network uses the first layer's weights again: their gradient sums all uses"
     affine = _entrance(module, layer, network.record_shape)
     if affine is None:
         return "the input of the first layer is not a rescaled record"

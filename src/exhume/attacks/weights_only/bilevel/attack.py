@@ -81,8 +81,8 @@ class Bilevel(ParsedAttack[BilevelProblem]):
     products: int = 30
     warm: bool = True
     name: ClassVar[str] = "bilevel"
-    # By name alone: it trains the network anew at every step, and what it finds lies beside its own
-    # start, which tells of where a search began more than of what was trained on.
+    # By name alone: it trains the network anew at every step, and what it finds stays close to
+    # its start: that shows where a search began rather than what was trained on.
     made_for: ClassVar[ThreatModel | None] = None
 
     def __post_init__(self) -> None:

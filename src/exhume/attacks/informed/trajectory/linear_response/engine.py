@@ -68,7 +68,7 @@ class LinearResponse:
     def describe(self) -> str:
         """Return what the engine knows of its own accuracy."""
         if not math.isfinite(self.error):
-            return "linear response has nothing to go by: a training with one record twice diverges"
+            return "linear response can't be calibrated: training diverges with one record twice"
         found = f"linear response is {self.error:.0%} off real trainings"
         if self.error <= _FAR:
             return found
