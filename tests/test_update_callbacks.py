@@ -61,6 +61,7 @@ def _lightning(
     accumulate: int = 1,
     fails: bool = False,
     batch: int = BATCH,
+    clip: float = 0.0,
     **options: Any,
 ) -> exhume.lightning.LightningRecorder:
     recorder = exhume.lightning.LightningRecorder(folder, value_range=(0, 1), **options)
@@ -72,6 +73,7 @@ def _lightning(
         enable_progress_bar=False,
         enable_model_summary=False,
         accumulate_grad_batches=accumulate,
+        gradient_clip_val=clip,
         callbacks=[recorder],
     )
     try:
@@ -112,6 +114,7 @@ def _huggingface(
     optimiser: str = "sgd",
     accumulate: int = 1,
     batch: int = BATCH,
+    clip: float = 0.0,
     **options: Any,
 ) -> exhume.huggingface.TrainerRecorder:
     x, y = _data()
@@ -122,7 +125,7 @@ def _huggingface(
         optim=optimiser,
         learning_rate=0.1,
         lr_scheduler_type="constant",
-        max_grad_norm=0.0,
+        max_grad_norm=clip,
         per_device_train_batch_size=batch,
         gradient_accumulation_steps=accumulate,
         num_train_epochs=1,
@@ -191,11 +194,43 @@ def test_other_rules_are_kept_and_not_called_descent(
     framework: str, other: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     FRAMEWORKS[framework](tmp_path / "update", optimiser=other)
-    assert "after 1 steps of AdamW are not those of plain gradient" in capsys.readouterr().err
+    assert "after 1 step of AdamW are not those of plain gradient" in capsys.readouterr().err
     assert (tmp_path / "update" / "after.safetensors").is_file()
     assert "nobody told it" in (tmp_path / "update" / "audit.toml").read_text()
     refused = invoke("audit", tmp_path / "update", "--trust-code", "--out", tmp_path / "run")
     assert "training" in refused.error
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_one_clipped_step_is_attacked_as_such(framework: str, tmp_path: Path) -> None:
+    limit = 0.05
+    recorder = FRAMEWORKS[framework](tmp_path / "update", batch=1, clip=limit)
+    assert not recorder.recorder.problem
+    before, after = (
+        load_file(tmp_path / "update" / f"{one}.safetensors") for one in ("before", "after")
+    )
+    # The gradient was longer than that: all of the update's length is the limit's.
+    moved = np.sqrt(sum(((after[n] - before[n]) ** 2).sum() for n in before))
+    assert moved == pytest.approx(0.1 * limit, rel=1e-4)
+    path = tmp_path / "update" / "audit.toml"
+    assert f'defences = [{{ name = "clipping", norm = {0.1 * limit} }}]' in path.read_text()
+    path.write_text(path.read_text().replace("[audit]", ATTACKS))
+    found = invoke("audit", tmp_path / "update", "--trust-code", "--out", tmp_path / "run")
+    assert found.code == 0, found.err
+    (bracket,) = json.loads((tmp_path / "run" / "summary.json").read_text())["brackets"]
+    assert (bracket["attack"], bracket["reached"]["rate"]) == ("first-layer", 1.0)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(("clip", "told"), [(0.05, False), (100.0, True)])
+def test_several_steps_are_described_while_nothing_is_clipped(
+    clip: float, told: bool, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FRAMEWORKS[framework](tmp_path / "update", steps=2, clip=clip)
+    audit = (tmp_path / "update" / "audit.toml").read_text()
+    assert ("nobody told it" not in audit) is told
+    assert "defences" not in audit
+    assert ("the weights after 2 steps of SGD are not" in capsys.readouterr().err) is not told
 
 
 def test_what_is_recorded_is_private_and_never_replaced(

@@ -42,7 +42,8 @@ class TrainerRecorder(TrainerCallback):  # type: ignore[misc]
         model = given["model"]
         if state.is_world_process_zero:
             key = getattr(model, "main_input_name", "pixel_values")
-            self.recorder.attempt(lambda: self.recorder.begin(_Scores(model, key)))
+            limit = args.max_grad_norm or None  # 0 switches clipping off
+            self.recorder.attempt(lambda: self.recorder.begin(_Scores(model, key), limit))
             self._listening = model.register_forward_pre_hook(self._hears, with_kwargs=True)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:

@@ -40,7 +40,9 @@ class LightningRecorder(Callback):  # type: ignore[misc]
         """Note the weights; of several processes only the first records."""
         if trainer.is_global_zero:
             self._taken = int(trainer.global_step)
-            self.recorder.attempt(lambda: self.recorder.begin(pl_module))
+            by_value = str(trainer.gradient_clip_algorithm).lower().endswith("value")
+            limit = None if by_value else trainer.gradient_clip_val or None
+            self.recorder.attempt(lambda: self.recorder.begin(pl_module, limit))
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
