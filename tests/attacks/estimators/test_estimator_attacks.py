@@ -107,7 +107,7 @@ def test_a_residual_of_zero_is_no_certainty_where_nothing_depends_on_the_record(
     # A perceptron that made no mistake on a record is the one without it, whatever the record is.
     slopes = np.array([[0.0, 0.0, 2.0]])
     found = SolvedRecord(np.zeros(3), 0.0, slopes, np.arange(3))
-    assert found.errors(noise=0.0) == pytest.approx([1.0, 1.0, 0.0], abs=1e-6)
+    assert found.errors() == pytest.approx([1.0, 1.0, 0.0], abs=1e-6)
 
 
 class TestStoredRecords:

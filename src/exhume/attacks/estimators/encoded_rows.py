@@ -63,7 +63,7 @@ class EncodedRows:
 class StepsMap:
     """Maps a record to its encoding, both in standard units: to search for a record's columns."""
 
-    noise = 1e-10
+    noise = fine = 1e-10
 
     def __init__(self, encoded: EncodedRows, weights: FloatArray | None) -> None:
         known = encoded.problem.known

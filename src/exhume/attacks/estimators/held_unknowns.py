@@ -31,6 +31,11 @@ class HeldUnknowns:
         return self.inner.noise
 
     @property
+    def fine(self) -> float:
+        """The same over the shortest steps."""
+        return self.inner.fine
+
+    @property
     def shadows(self) -> Sequence[Shadow]:
         """The shadows of the other map."""
         return self.inner.shadows

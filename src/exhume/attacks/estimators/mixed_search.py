@@ -86,7 +86,7 @@ def local_model(map_: Searched, target: FloatArray, at: SolvedRecord) -> LocalMo
     if release is None:
         return None
     rest = release - target
-    slopes = slopes_at(map_, at.unknowns, rest, target)
+    slopes = slopes_at(map_, at.unknowns, rest, target, map_.noise)
     if slopes is None:
         return None
     flips = []

@@ -9,8 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from exhume.attacks.estimators.first_loss import epochs_of, first_loss
 from exhume.attacks.estimators.held_unknowns import HeldUnknowns
-from exhume.attacks.estimators.refit_search import SolvedRecord, search
+from exhume.attacks.estimators.optimality import optimal_record
+from exhume.attacks.estimators.prior_mean import PriorMean
+from exhume.attacks.estimators.refit_search import EXACT, SolvedRecord, search
 from exhume.attacks.estimators.release_map import ReleaseMap
 from exhume.attacks.estimators.revealed_levels import named, revealed_levels
 from exhume.protocol.arrays import Array, FloatArray
@@ -28,6 +31,8 @@ from exhume.protocol.records import Records
 from exhume.protocol.release import Release, Weights
 from exhume.training.estimator import Estimator
 
+_EXPLAINS = 10 * EXACT
+"""A record with a smaller residual explains the release: no other class is tried."""
 _CLOSE, _FAR = 0.05, 0.5
 """Error estimates in deviations of a column: certain up to the first, a guess above the second."""
 
@@ -127,13 +132,16 @@ class Refit(GroupedAttack[FittedRelease]):
         return read
 
     def _group_key(self, problem: FittedRelease) -> Hashable:
-        return id(problem.known), id(problem.estimator)
+        epochs = epochs_of(problem.estimator.final, problem.attributes)
+        return id(problem.known), id(problem.estimator), epochs
 
     def _solve_group(
         self, problems: Sequence[FittedRelease], rngs: Sequence[np.random.Generator]
     ) -> list[Reconstruction]:
         """Rebuild targets that share the fixed set, and therefore the fits to similar records."""
         known, estimator = problems[0].known, problems[0].estimator
+        epochs = epochs_of(estimator.final, problems[0].attributes)
+        estimator = estimator if epochs is None else _as_long(estimator, epochs)
         labels = np.unique(known.labels).tolist() if estimator.classifies else [None]
         maps = [ReleaseMap(estimator, known, label) for label in labels]
         for place, map_ in enumerate(maps):
@@ -149,13 +157,31 @@ class Refit(GroupedAttack[FittedRelease]):
     def _answer(self, maps: Sequence[ReleaseMap], problem: FittedRelease) -> Reconstruction:
         """Rebuild one target; one with a level of its own needs fits with this level."""
         own = revealed_levels(problem)
-        if own:
-            held = tuple(level.entries(problem.estimator) for level in own)
+        held = tuple(level.entries(problem.estimator) for level in own)
+        first = first_loss(problem)
+        if first is not None:
+            one = maps[0]
+            maps = [
+                ReleaseMap(one.estimator, one.fixed_set, response=side, held=held)
+                for side in first.responses()
+            ]
+        elif own:
+            maps = [replace(map_, held=held) for map_ in maps]
+        if own or first is not None:
             rng = np.random.default_rng(0)
-            maps = [ReleaseMap(map_.estimator, map_.fixed_set, map_.label, held) for map_ in maps]
             for map_ in maps:
                 map_.learn(self.shadows + 2 * map_.unknowns, rng)
         return named(_solved(maps, problem, self.fits), own)
+
+
+def _as_long(estimator: Estimator, epochs: int) -> Estimator:
+    """Return an estimator whose network is trained for exactly so many epochs."""
+    from sklearn.base import clone
+
+    template = clone(estimator.template)
+    final = template.steps[-1][1] if hasattr(template, "steps") else template
+    final.set_params(max_iter=epochs, n_iter_no_change=np.inf)
+    return Estimator(template, estimator.frames)
 
 
 def _solved(maps: Sequence[ReleaseMap], problem: FittedRelease, fits: int) -> Reconstruction:
@@ -163,15 +189,21 @@ def _solved(maps: Sequence[ReleaseMap], problem: FittedRelease, fits: int) -> Re
     if not all(map_.repeatable for map_ in maps):
         why = f"{problem.estimator.describe()}, fitted twice to the same records, gives two results"
         return refused(knowledge, Lacking(why, "a fixed random_state to the estimator"))
-    able = [map_ for map_ in maps if map_.shadows and not map_.contradicts(problem.attributes)]
+    able = [map_ for map_ in maps if map_.shadows]
+    # What all records of a class share tells classes apart; it says nothing of a single class.
+    able = [map_ for map_ in able if not map_.contradicts(problem.attributes)] or able
     if knowledge.labels is not None and problem.estimator.classifies:
         able = [map_ for map_ in able if map_.label == knowledge.labels[0]]
-    targets = [map_.read(problem.attributes) for map_ in able]
-    found = [
-        (map_, one)
-        for map_, target in zip(able, targets, strict=True)
-        if target is not None and (one := _searched(map_, target, problem, fits)) is not None
-    ]
+    found: list[tuple[ReleaseMap, SolvedRecord]] = []
+    start = optimal_record(problem)
+    for map_ in sorted(able, key=lambda one: _apart(one, problem.attributes)):
+        target = map_.read(problem.attributes)
+        given = [] if start is None else [map_.unknowns_of(*start)]
+        one = None if target is None else _searched(map_, target, problem, fits, given)
+        if one is not None:
+            found.append((map_, one))
+        if one is not None and one.residual < _EXPLAINS:
+            break
     if not found:
         why = "no released number depends on a record in a way that fits to other records show"
         return nothing(knowledge, Status.NO_INFORMATION, why)
@@ -180,25 +212,37 @@ def _solved(maps: Sequence[ReleaseMap], problem: FittedRelease, fits: int) -> Re
     return told if problem.labelled else replace(told, labels=None)
 
 
+def _apart(map_: ReleaseMap, attributes: Mapping[str, Array]) -> float:
+    """Return how far a release is from the nearest of a class's shadows."""
+    target = map_.read(attributes)
+    if target is None:
+        return np.inf
+    return min(float(np.linalg.norm(one.release - target)) for one in map_.shadows)
+
+
 def _searched(
-    map_: ReleaseMap, target: FloatArray, problem: FittedRelease, fits: int
+    map_: ReleaseMap,
+    target: FloatArray,
+    problem: FittedRelease,
+    fits: int,
+    given: Sequence[FloatArray],
 ) -> SolvedRecord | None:
-    """Search for the record, with what is known of it held."""
+    """Search for the record, from ``given`` starts too, with what is known of it held."""
     known = problem.knowledge.known_attributes
     held = dict(pair for level in map_.held for pair in level)
     if known is not None:
         values = known.values.reshape(-1)
         held |= {int(place): float(values[place]) for place in np.flatnonzero(known.mask)}
     if not held:
-        return search(map_, target, fits=fits)
+        return search(map_, target, fits=fits, given=given)
     places = np.array(sorted(held))
     values = (np.array([held[one] for one in places]) - map_.centre[places]) / map_.unit[places]
-    return search(HeldUnknowns(map_, places, values), target, fits=fits)
+    return search(HeldUnknowns(map_, places, values), target, fits=fits, given=given)
 
 
 def _told(map_: ReleaseMap, best: SolvedRecord, knowledge: Knowledge) -> Reconstruction:
     """Return what a search found, with the records that explain the release as well."""
-    errors = best.errors(map_.noise)
+    best, errors = PriorMean.of(map_.standard()).filled(best)
     own = np.where(map_.hidden(best.unknowns), 0.0, errors)[: map_.rows.shape[1]]
     error = float(np.sqrt(np.mean(own**2)))
     status = Status.APPROXIMATE if error <= _FAR else Status.NOT_CONVERGED
@@ -215,7 +259,7 @@ def _told(map_: ReleaseMap, best: SolvedRecord, knowledge: Knowledge) -> Reconst
         message="" if count == 1 else f"{count} records explain the release equally well",
         stats={
             "residual": best.residual,
-            "noise": map_.noise,
+            "noise": best.noise,
             "columns found": int(np.sum(own <= _CLOSE)),
         },
     )

@@ -16,6 +16,8 @@ _FAR = 6.0
 _DAMPINGS = 8
 _ALIKE = 3
 _DESCENTS = 6
+_FINER = 0.1
+"""Short steps are worth a descent of their own if their noise is below this share."""
 EXACT = 1e-9
 
 
@@ -29,6 +31,10 @@ class Searched(Protocol):
     @property
     def noise(self) -> float:
         """The deviation of a fit's random part."""
+
+    @property
+    def fine(self) -> float:
+        """The same over the shortest steps."""
 
     @property
     def shadows(self) -> Sequence[Shadow]:
@@ -58,7 +64,7 @@ class SolvedRecord:
 
     ``residual`` is the distance of its release from the released one. The unit is the distance
     between the releases of two records. ``slopes`` (directions, free) say how its release changes
-    with the ``free`` unknowns. Records in ``alike`` explain the release as well.
+    with the ``free`` unknowns, up to ``noise``. Records in ``alike`` explain the release as well.
     """
 
     unknowns: FloatArray
@@ -66,8 +72,16 @@ class SolvedRecord:
     slopes: FloatArray | None = None
     free: Array | None = None
     alike: tuple[FloatArray, ...] = field(default=())
+    noise: float = 0.0
 
-    def errors(self, noise: float) -> FloatArray:
+    @property
+    def left(self) -> float:
+        """The length of what is left in all directions: the residual and a fit's noise."""
+        count = 1 if self.slopes is None else len(self.slopes)
+        # A residual of exactly zero says nothing where the release does not depend on the record.
+        return float(max(np.hypot(self.residual, self.noise), EXACT) * np.sqrt(count))
+
+    def errors(self) -> FloatArray:
         """Return each unknown's deviation due to residual and noise; 1 if it is undetermined.
 
         An unknown that has one of a few values is right, unless a record that is alike differs.
@@ -79,9 +93,7 @@ class SolvedRecord:
         errors[np.setdiff1d(np.arange(len(errors)), free)] = 0.0
         _, sizes, rows = np.linalg.svd(self.slopes, full_matrices=True)
         sizes = np.concatenate([sizes, np.zeros(len(rows) - len(sizes))])
-        # A residual of exactly zero says nothing where the release does not depend on the record.
-        left = max(np.hypot(self.residual, noise), EXACT) * np.sqrt(len(self.slopes))
-        spread = np.minimum(left / np.maximum(sizes, 1e-300), 1.0)
+        spread = np.minimum(self.left / np.maximum(sizes, 1e-300), 1.0)
         errors[free] = np.sqrt((rows.T**2) @ spread**2)
         for other in self.alike:
             errors = np.maximum(errors, np.minimum(np.abs(other - self.unknowns), 1.0))
@@ -99,13 +111,25 @@ def search(
 
     starts = sorted(_starts(map_, target, given), key=lambda one: one.residual)
     best, last = None, map_.fits + fits
+    # What a search by coarse steps ends with is worth a share of the fits by fine ones.
+    coarse = last - (fits // 3 if map_.fine < _FINER * map_.noise else 0)
     for start in starts[:_DESCENTS]:
-        found = (descend_mixed if map_.choices else descend)(map_, target, start, last)
+        found = (descend_mixed if map_.choices else descend)(map_, target, start, coarse)
         if best is None or found.residual < best.residual:
             best = found
-        if best.residual < max(EXACT, 3.0 * map_.noise) or map_.fits > last:
+        if best.residual < max(EXACT, 3.0 * map_.noise) or map_.fits > coarse:
             break
-    return best if best is None else with_alternatives(map_, target, best)
+    if best is None:
+        return None
+    if map_.fine < _FINER * map_.noise and best.residual > EXACT:
+        best = _polished(map_, target, best, last)
+    return with_alternatives(map_, target, best)
+
+
+def _polished(map_: Searched, target: FloatArray, best: SolvedRecord, last: int) -> SolvedRecord:
+    """Return the record after a descent by the shortest steps, if that is nearer."""
+    found = descend(map_, target, best, last, noise=map_.fine)
+    return found if found.residual < best.residual else best
 
 
 def _starts(
@@ -145,17 +169,28 @@ def size(difference: FloatArray) -> float:
     return float(np.sqrt(np.mean(difference**2)))
 
 
-def descend(map_: Searched, target: FloatArray, start: SolvedRecord, last: int) -> SolvedRecord:
-    """Descend from a start: slopes by differences once, then updated after each step."""
+def descend(
+    map_: Searched,
+    target: FloatArray,
+    start: SolvedRecord,
+    last: int,
+    *,
+    noise: float | None = None,
+) -> SolvedRecord:
+    """Descend from a start: slopes by differences once, then updated after each step.
+
+    ``noise`` is that of the steps of these differences, by default the map's.
+    """
+    noise = map_.noise if noise is None else noise
     now: FloatArray = start.unknowns
     release = map_(now)
     if release is None:
         return start
     rest: FloatArray = release - target
     slopes, fresh, damping = None, False, 1e-3
-    while map_.fits < last and size(rest) > max(EXACT, map_.noise):
+    while map_.fits < last and size(rest) > max(EXACT, noise):
         if slopes is None:
-            slopes, fresh = slopes_at(map_, now, rest, target), True
+            slopes, fresh = slopes_at(map_, now, rest, target, noise), True
             if slopes is None:
                 break
         step = _step(map_, target, now, rest, slopes, damping)
@@ -171,15 +206,15 @@ def descend(map_: Searched, target: FloatArray, start: SolvedRecord, last: int) 
         slow = size(after) > 0.3 * size(rest)
         now, rest = moved, after
         slopes, fresh = (None, False) if slow and not fresh else (slopes, False)
-    final = slopes_at(map_, now, rest, target)
-    return SolvedRecord(now, size(rest), final, map_.free)
+    final = slopes_at(map_, now, rest, target, noise)
+    return SolvedRecord(now, size(rest), final, map_.free, noise=noise)
 
 
 def slopes_at(
-    map_: Searched, now: FloatArray, rest: FloatArray, target: FloatArray
+    map_: Searched, now: FloatArray, rest: FloatArray, target: FloatArray, noise: float
 ) -> FloatArray | None:
     """Return ∂release/∂unknowns (directions, free unknowns) by differences."""
-    width = float(np.clip(np.sqrt(map_.noise), 1e-5, 0.1))
+    width = float(np.clip(np.sqrt(noise), 1e-5, 0.1))
     columns = []
     for place in map_.free:
         moved = now.copy()

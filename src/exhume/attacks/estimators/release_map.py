@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,8 +13,8 @@ from exhume.protocol.records import Records
 from exhume.protocol.schema import ColumnKind, Schema
 from exhume.training.estimator import Estimator
 
-_NUDGE = 1e-3
-_NUDGED = 3
+_NUDGE, _NUDGED = 1e-3, 3
+_FINE_NUDGE, _FINELY_NUDGED = 1e-6, 1
 _LEAST = 1e-8
 """A direction is ignored if shadow releases differ in it by less than this share of the most."""
 
@@ -44,17 +44,21 @@ class ReleaseMap:
     Records are in units of the fixed set: mean 0, deviation 1. A regression's response is the last
     unknown. Releases are in the directions in which those of the ``shadows`` differ, in units of
     these differences. ``noise`` is the deviation of a fit's random part in the same units (root
-    mean square over directions).
+    mean square over directions), ``fine`` the same over the shortest steps: an unfinished solver
+    jumps between smooth pieces.
     """
 
     estimator: Estimator
     fixed_set: Records
     label: object | None = None
     """The class of the records; None in a regression."""
+    response: Callable[[FloatArray], float] | None = None
+    """A regression's response where the record (features,) determines it."""
     held: tuple[tuple[tuple[int, float], ...], ...] = ()
     """Entries of a record with their values that are known already: (entry, value) per column."""
     shadows: tuple[Shadow, ...] = ()
     noise: float = 0.0
+    fine: float = 0.0
     fits: int = 0
     repeatable: bool = True
     """Whether two fits to the same records gave the same result."""
@@ -74,14 +78,19 @@ class ReleaseMap:
         schema = self.estimator.schema
         self.choices = () if schema is None else choices_of(schema, self.centre, self.unit)
         self.middle, self.spread = 0.0, 1.0
-        if self.label is None:
+        if self.searches_response:
             responses = np.asarray(self.fixed_set.labels, dtype=np.float64)
             self.middle, self.spread = float(responses.mean()), float(responses.std()) or 1.0
 
     @property
+    def searches_response(self) -> bool:
+        """Whether the last unknown is a regression's response."""
+        return self.label is None and self.response is None
+
+    @property
     def unknowns(self) -> int:
         """The number of unknowns: a record's entries, and a regression's response."""
-        return self.rows.shape[1] + (self.label is None)
+        return self.rows.shape[1] + self.searches_response
 
     @property
     def free(self) -> Array:
@@ -103,6 +112,8 @@ class ReleaseMap:
         rows = (self.rows - self.centre) / self.unit
         if self.label is not None:
             return np.asarray(rows[self.fixed_set.labels == self.label])
+        if self.response is not None:
+            return np.asarray(rows)
         responses = (np.asarray(self.fixed_set.labels, np.float64) - self.middle) / self.spread
         return np.column_stack([rows, responses])
 
@@ -114,7 +125,16 @@ class ReleaseMap:
             x = self.estimator.schema.snap(x[None])[0]
         if self.label is not None:
             return x, self.label
+        if self.response is not None:
+            return x, self.response(x)
         return x, float(self.middle + unknowns[features] * self.spread)
+
+    def unknowns_of(self, x: FloatArray, label: object) -> FloatArray:
+        """Return a record (features,) in standard units, with its response if that is unknown."""
+        standard = (x - self.centre) / self.unit
+        if not self.searches_response:
+            return np.asarray(standard)
+        return np.append(standard, (float(str(label)) - self.middle) / self.spread)
 
     def hidden(self, unknowns: FloatArray) -> Array:
         """Return which unknowns a record does not have: the numbers of missing cells."""
@@ -184,7 +204,8 @@ class ReleaseMap:
         self._scale, standard = self._scale * unsteady, standard / unsteady
         _, sizes, directions = np.linalg.svd(standard, full_matrices=False)
         sizes = sizes / np.sqrt(len(pairs))
-        jitter = self._jitter(records[:_NUDGED], directions)
+        jitter = self._jitter(records[:_NUDGED], directions, _NUDGE)
+        fine = self._jitter(records[:_FINELY_NUDGED], directions, _FINE_NUDGE)
         kept = (sizes > _LEAST * sizes[0]) & (sizes > 10.0 * jitter)
         if not kept.any():
             return
@@ -192,7 +213,10 @@ class ReleaseMap:
         weights = 1.0 / self._unsteadiness(records, standard @ self._directions.T)
         weights /= np.sqrt(np.mean(weights**2))
         self._directions *= weights[:, None]
-        self.noise = float(np.sqrt(np.mean((weights * jitter[kept] / sizes[kept]) ** 2)))
+        weights /= sizes[kept]
+        self.noise, self.fine = (
+            float(np.sqrt(np.mean((weights * one[kept]) ** 2))) for one in (jitter, fine)
+        )
         seen = standard @ self._directions.T
         self.shadows = tuple(
             Shadow(one, release) for one, release in zip(records, seen, strict=True)
@@ -233,11 +257,13 @@ class ReleaseMap:
         rest = standard - known @ np.linalg.lstsq(known, standard, rcond=None)[0]
         return np.asarray(np.sqrt(np.sum(rest**2, axis=0) / spare + _SMOOTH))
 
-    def _jitter(self, drawn: Sequence[FloatArray], directions: FloatArray) -> FloatArray:
+    def _jitter(
+        self, drawn: Sequence[FloatArray], directions: FloatArray, nudge: float
+    ) -> FloatArray:
         """Return the deviation of releases from a line if records move little along one."""
         moves = []
         for unknowns in drawn:
-            states = [self._state(unknowns + step) for step in (-_NUDGE, 0.0, _NUDGE)]
+            states = [self._state(unknowns + step) for step in (-nudge, 0.0, nudge)]
             if all(s is not None and self._fits(s) for s in states):
                 before, at, after = (self._flat(s)[self._kept] for s in states if s is not None)
                 moves.append(directions @ ((before - 2 * at + after) / np.sqrt(6) / self._scale))

@@ -1,0 +1,51 @@
+"""What a search left open, filled in by how the known records spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from exhume.attacks.estimators.refit_search import SolvedRecord
+from exhume.protocol.arrays import FloatArray
+
+_SHRINKAGE = 0.1
+"""The share of the columns' own variances in the covariance: rows are few."""
+
+
+@dataclass(frozen=True, eq=False)
+class PriorMean:
+    """Mean and precision of records, from the known ones (n, unknowns) in standard units."""
+
+    mean: FloatArray
+    precision: FloatArray
+
+    @staticmethod
+    def of(rows: FloatArray) -> PriorMean:
+        """Return the prior of records like ``rows``."""
+        covariance = np.atleast_2d(np.cov(rows.T, bias=True))
+        own = np.diag(np.maximum(np.diag(covariance), 1e-12))
+        shrunk = (1.0 - _SHRINKAGE) * covariance + _SHRINKAGE * own
+        return PriorMean(rows.mean(axis=0), np.asarray(np.linalg.inv(shrunk)))
+
+    def filled(self, found: SolvedRecord) -> tuple[SolvedRecord, FloatArray]:
+        """Return the record's posterior mean, and each unknown's deviation (at most 1).
+
+        The release is linear near the record, and what the search left of it is Gaussian. Only
+        unknowns on a line move; the others stay, and condition them.
+        """
+        errors = found.errors()
+        if found.slopes is None or found.alike:
+            return found, errors
+        free = np.arange(len(errors)) if found.free is None else np.asarray(found.free)
+        held = np.setdiff1d(np.arange(len(errors)), free)
+        prior = self.precision[np.ix_(free, free)]
+        apart = found.unknowns - self.mean
+        pull = prior @ apart[free] + self.precision[np.ix_(free, held)] @ apart[held]
+        precision = found.slopes.T @ found.slopes / found.left**2 + prior
+        moved = found.unknowns.copy()
+        moved[free] -= np.linalg.solve(precision, pull)
+        spread = np.sqrt(np.diag(np.linalg.inv(precision)))
+        errors = errors.copy()
+        errors[free] = np.minimum(errors[free], spread)
+        return replace(found, unknowns=moved), errors
