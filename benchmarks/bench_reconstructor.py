@@ -6,6 +6,10 @@ in [0, 1], with processor seconds on one thread. "oracle" is each target's neare
 fixed set and shadow targets, "mean" the shadow targets' mean image. Shadow models are trained once
 and stored in a folder that is deleted at the end (or in $EXHUME_CACHE with --keep).
 
+``--study`` takes the fixed set and the shadow targets of ``exhume study balle2022 default --scale
+paper``, whose shadow models it then shares. ``--first-order`` trains shadow models to first order
+even where they are too few to be worth their Hessians. Targets are always trained exactly.
+
     python benchmarks/bench_reconstructor.py [--shadows 100 500 1000 3000] [--attacks ridge]
 """
 
@@ -23,16 +27,16 @@ from threadpoolctl import threadpool_limits
 
 from exhume.attacks.informed.learned import Reconstructor
 from exhume.attacks.informed.learned.ridge import Ridge
-from exhume.data import load
+from exhume.data import load, split_records
 from exhume.models import MLP
 from exhume.protocol.attack import Attack
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.records import Records
 from exhume.protocol.release import Release
-from exhume.shadows import order_for, shadows_of
+from exhume.shadows import first_order, order_for, shadows_of
 from exhume.training import SGD, Training
 
-ATTACKS: dict[str, Attack] = {one.name: one for one in (Ridge(), Reconstructor())}
+ATTACKS: dict[str, Attack] = {"ridge": Ridge(shadows=10**6), "reconstructor": Reconstructor()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +67,13 @@ def main() -> None:
     parser.add_argument("--fixed", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=0.2)
     parser.add_argument("--keep", action="store_true", help="keep shadow models in $EXHUME_CACHE")
+    parser.add_argument("--epochs", type=int, default=100, help="of φ; it may stop before")
+    parser.add_argument("--study", action="store_true", help="the split of the paper's study")
+    parser.add_argument("--first-order", action="store_true", help="however few models there are")
     options = parser.parse_args()
+    if options.first_order:
+        first_order.WORTH = 0.0
+    ATTACKS["reconstructor"] = Reconstructor(shadows=10**6, epochs=options.epochs)
     with tempfile.TemporaryDirectory() as folder:
         if not options.keep:
             os.environ["EXHUME_CACHE"] = folder
@@ -77,11 +87,20 @@ def main() -> None:
 
 def split(options: argparse.Namespace) -> Bench:
     """Draw disjoint parts and publish each target's model by the plain loop in float32."""
-    data = load("mnist").train
     most = max(options.shadows)
-    ends = np.cumsum([options.fixed, options.targets, most])
-    order = np.random.default_rng(0).permutation(len(data))
-    parts = [data.take(part) for part in np.split(order, ends)[:3]]
+    if options.study:
+        loaded = load("mnist")
+        assert loaded.test is not None
+        both = (loaded.train, loaded.test)
+        x, y = np.concatenate([p.x for p in both]), np.concatenate([p.labels for p in both])
+        sizes = {"fixed_set": options.fixed, "shadow_targets": most, "targets": options.targets}
+        found = split_records(Records(x, y), **sizes, seed=0)
+        parts = [found.fixed_set, found.targets, found.shadow_targets]
+    else:
+        data = load("mnist").train
+        ends = np.cumsum([options.fixed, options.targets, most])
+        order = np.random.default_rng(0).permutation(len(data))
+        parts = [data.take(part) for part in np.split(order, ends)[:3]]
     training = Training(MLP((28, 28), 10), tuple(range(10)), SGD(options.rate, 0.9), epochs=100)
     streams = [np.random.default_rng(i) for i in range(options.targets)]
     releases = training.publish_each(parts[0], parts[1], rngs=streams)

@@ -34,7 +34,12 @@ def test_rows_have_labels_of_their_own(part):
 
 def test_the_papers_sizes():
     part = find("balle2022", "default")
-    (table,) = part.config(part.size(Scale.PAPER), seed=0).setting
+    table, inverted = part.config(part.size(Scale.PAPER), seed=0).setting
+    assert (table.attacks, inverted.attacks) == (
+        *(("reconstructor", "ridge"), ("trajectory-inversion",)),
+    )
+    assert (table.targets, inverted.targets) == (None, 200)
+    assert inverted.data == table.data
     assert (table.data.fixed_set, table.data.shadow_targets, table.data.whole) == (
         *(10_000, 59_000),
         True,

@@ -91,11 +91,15 @@ def _read(key: str, text: str, like: object) -> object:
 
 @dataclass(frozen=True)
 class Picture:
-    """Which reconstructions to show: those of ``attacks`` on the settings, with the targets."""
+    """Which reconstructions to show: those of ``attacks`` on the settings, with the targets.
+
+    ``beside`` names a setting with the same first targets, which other attacks were run on.
+    """
 
     caption: str
     settings: tuple[str, ...]
     attacks: tuple[str, ...]
+    beside: str = ""
     order: str = "first"
     """``first`` shows the first targets, ``extremes`` the best and worst of the first attack."""
 

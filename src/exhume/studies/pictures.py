@@ -54,7 +54,7 @@ def _tiles(picture: Picture, store: Store, run: Run) -> list[list[Array]]:
         truth = read_truth(store, setting)
         if truth is None:
             continue
-        mine = run.of(setting.name)
+        mine = [*run.of(setting.name), *run.of(picture.beside)]
         for target in _chosen(picture, mine):
             row = [truth.targets[target]]
             for attack in picture.attacks:

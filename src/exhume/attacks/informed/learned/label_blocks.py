@@ -7,7 +7,7 @@ models², 1.1 GB at most), and 20 bytes × shadows × entries of a record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,8 @@ DENSE = 4096
 """Up to this many shadow models, eigendecompositions try every penalty."""
 BLOCK = 8192
 """The most shadow models in a block."""
+SOUGHT = 2048
+"""How many models of a block a penalty is sought on."""
 _FEWEST = 16
 """A label with fewer shadow models has no block of its own."""
 
@@ -115,9 +117,10 @@ def learned_by_label(
     trial = shadows.first(TRIAL)
     board = Board(trial, directions(trial.differences, shadows.order.layout.first_block()))
     chosen = choose(board, len(trial), label_known, value_range)
-    fit, every = _Fit(shadows), np.arange(len(shadows))
+    fit, every = _BlockFits(shadows), np.arange(len(shadows))
     # Predictions by label, and of the label, need not have the same penalty.
-    mixed = _Fit(shadows)(chosen.labeller if chosen.by_label else chosen.kernel, every[:BLOCK])
+    kernel = chosen.labeller if chosen.by_label else chosen.kernel
+    mixed = _BlockFits(shadows)(kernel, every[:BLOCK])
     blocks = dict[object, BlockRegression]()
     if chosen.by_label:
         labels = shadows.targets.labels
@@ -133,8 +136,12 @@ def learned_by_label(
     return _judged(shadows, mixed, blocks, label_known, value_range)
 
 
-class _Fit:
-    """Fits blocks of a set, all with the penalty that was best for the first one."""
+class _BlockFits:
+    """Fits blocks of a set, all with the penalty that was best for the first one.
+
+    It is sought on the block's first ``SOUGHT`` models: the noise that it stands for does not
+    depend on their number.
+    """
 
     def __init__(self, shadows: ShadowSet) -> None:
         self._shadows = shadows
@@ -146,17 +153,28 @@ class _Fit:
         self, kernel: Kernel, places: Places, labels: Array | None = None
     ) -> BlockRegression:
         """Return the regression on the shadow models at these places, by label if there are any."""
-        shadows, place = self._shadows, self._place
+        if self._place is None:
+            search = sought(len(PENALTIES) // 3)
+            _, self._place = self._regression(kernel, places[:SOUGHT], labels, search)
+        place = self._place
+        return self._regression(kernel, places, labels, lambda _: place)[0]
+
+    def _regression(
+        self,
+        kernel: Kernel,
+        places: Places,
+        labels: Array | None,
+        penalty: Callable[[Callable[[int], float]], int],
+    ) -> tuple[BlockRegression, int]:
+        shadows = self._shadows
         split = shadows.order.layout.first_block()
         compared = StreamedDirections.of(shadows.differences, places, split, self._size)
         targets = shadows.targets.take(places)
-        found, self._place = block_regression(
-            *(compared, kernel, responses_of(shadows.order.training, targets)),
-            sought(len(PENALTIES) // 3) if place is None else lambda _: place,
+        return block_regression(
+            *(compared, kernel, responses_of(shadows.order.training, targets), penalty),
             judged=int(np.prod(targets.record_shape)),
             labels=None if labels is None else labels[places],
         )
-        return found
 
 
 def _judged(

@@ -44,7 +44,7 @@ class StreamedDirections:
         for part, rows in blank.parts():
             for norm, columns in zip(blank.norms[1:], blank.columns(rows), strict=True):
                 norm[part] = np.sqrt(np.square(columns, dtype=np.float64).sum(axis=1))
-        blank.norms[0] = np.hypot(*blank.norms[1:])
+        blank.norms[0] = np.hypot(blank.norms[1], blank.norms[2])
         return blank
 
     def parts(self) -> Iterator[tuple[slice, Array]]:
@@ -65,8 +65,8 @@ class StreamedDirections:
         for part, rows in self.parts():
             for dot, own, other in zip(dots, self.columns(rows), self.columns(vector), strict=True):
                 dot[part] = own @ other
-        lengths = [float(np.linalg.norm(one.astype(np.float64))) for one in self.columns(vector)]
-        own = np.array([np.hypot(*lengths), *lengths])
+        first, rest = (np.linalg.norm(one.astype(np.float64)) for one in self.columns(vector))
+        own = np.array([np.hypot(first, rest), first, rest])
         return _kernel(kernel, dots, self.norms * own[:, None])
 
     def table(self, kernel: Kernel) -> FloatArray:
