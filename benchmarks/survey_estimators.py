@@ -31,7 +31,7 @@ from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.reconstruction import Reconstruction, Status
 
 TARGETS = 20
-SECONDS = 0.3
+SECONDS, LEAST_FITS, MOST_FITS = 0.3, 60, 600
 """About how long one target may take; slow estimators are fitted less often."""
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 ROWS, PAGE = RESULTS / "estimators.jsonl", RESULTS / "estimators.md"
@@ -81,7 +81,7 @@ def attacked(case: SurveyCase, targets: int) -> Answers:
         fixed_set=known,
         schema=estimator.schema,
     )
-    fits = int(np.clip(SECONDS / fit, 25, 600))
+    fits = int(np.clip(SECONDS / fit, LEAST_FITS, MOST_FITS))
     attacks: Sequence[Attack] = (StoredRecords(), TreeCells(), Refit(fits=fits))
     found: dict[str, list[Reconstruction]] = {}
     for attack in attacks:

@@ -59,8 +59,8 @@ benchmarks/survey_estimators.py`, which keeps its rows in `docs/results/estimato
 Each is fitted on 150 records and one target, for 20 targets in turn: wine for classifiers, \
 diabetes for regressors (columns in standard deviations), steps from 0 for estimators of \
 counts, and for mixed pipelines diabetes with levels and missing cells. `random_state` is 0 \
-where there is one. The adversary knows the 150 records and nothing of the target, and fits \
-for 0.3 to 2.4 seconds of processor time per target. Of the attacks' answers, the one counts \
+where there is one. The adversary knows the 150 records and nothing of the target, and makes \
+60 to 600 fits per target, fewer of what is slow. Of the attacks' answers, the one counts \
 whose own estimate of its error is smallest. "Error" is its median error over the distance \
 to the nearest known record: below 1 the record came out, at 1 nothing is gained. "Closer" \
 is the share of targets below 1.

@@ -37,7 +37,7 @@ class FittedNetwork:
         if self.classes is None:
             return np.asarray(labels, dtype=np.float64)[:, None]
         one_hot = (np.asarray(labels)[:, None] == self.classes).astype(np.float64)
-        return one_hot[:, 1:] if len(self.classes) == 2 else one_hot
+        return np.asarray(one_hot[:, 1:] if len(self.classes) == 2 else one_hot)
 
     def layers(self, rows: FloatArray) -> list[FloatArray]:
         """Return the values of all layers, the rows first and the outputs last."""
