@@ -47,6 +47,7 @@ class TestATrainingLoop:
     def test_a_function_at_hand_is_audited_and_its_trials_are_a_frame(self, tmp_path: Path) -> None:
         found = audited(tmp_path / "run", labels=True)
         assert found.report.is_file()
+        assert "1 of 1 attacks ran." in str(found).splitlines()
         assert str(found).splitlines()[-1] == f"report: {found.report}"
         frame = found.trials()
         assert isinstance(frame, pd.DataFrame)
@@ -145,6 +146,23 @@ class TestLiveModules:
         exhume.torch.gradient(fresh, nn.CrossEntropyLoss(), *BATCH)
         for name, tensor in fresh.state_dict().items():
             assert torch.equal(tensor, before[name])
+
+    @pytest.mark.parametrize("labels", [np.int64, np.int32, np.uint8])
+    def test_arrays_do_as_well_as_tensors(self, labels: type) -> None:
+        x, y = DIGITS.x[:2], DIGITS.labels[:2].astype(labels)
+        of_tensors, _ = exhume.torch.gradient(network(), nn.CrossEntropyLoss(), *BATCH)
+        of_arrays, knowledge = exhume.torch.gradient(
+            network(), nn.CrossEntropyLoss(), x, y, shadow_targets=DIGITS.x[10:20]
+        )
+        for name, values in of_tensors.gradients.items():
+            np.testing.assert_array_equal(of_arrays.gradients[name], values)
+        assert len(knowledge.pool()) == 10
+        pair = (torch.tensor(DIGITS.x[10:20]), torch.tensor(DIGITS.labels[10:20]))
+        _, knowledge = exhume.torch.gradient(
+            network(), nn.CrossEntropyLoss(), x, y, shadow_targets=pair
+        )
+        assert knowledge.shadow_targets is not None
+        np.testing.assert_array_equal(knowledge.shadow_targets.labels, DIGITS.labels[10:20])
 
     @pytest.mark.parametrize(
         "loss", [nn.CrossEntropyLoss(reduction="sum"), nn.CrossEntropyLoss(label_smoothing=0.2)]

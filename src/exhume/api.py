@@ -53,7 +53,9 @@ class AuditedRun:
         return _frame([_row(outcome) for outcome in self.log.outcomes])
 
     def __str__(self) -> str:
-        """Return a line per setting, and where the report is."""
+        """Return each setting's rate and which attacks it rests on, and where the report is."""
+        from exhume.runlog.coverage import coverage
+
         lines = []
         rows = {one.name: one.data.rows for one in self.summary.settings}
         for one in self.summary.brackets:
@@ -66,6 +68,7 @@ class AuditedRun:
                 )
             blind = "" if one.blind is None else f", a blind guess {one.blind.rate:.0%}"
             lines.append(f"{one.setting}: {rate}{blind}")
+            lines += coverage([r for r in self.summary.rows if r.setting == one.setting]).brief()
             lines += [rows[one.setting]] if rows.get(one.setting) else []
         return "\n".join([*lines, f"report: {self.report}"])
 

@@ -14,7 +14,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
@@ -31,9 +31,11 @@ from exhume.training.optimisers import SGD
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import ArrayLike
     from torch import nn
 
 Range = tuple[float, float]
+Given = Union[Records, "ArrayLike", "torch.Tensor", tuple["ArrayLike", "ArrayLike"]]
 _TOLERANCE = 1e-3
 """Sums in another order differ by less; another loss, or another mean, by far more."""
 
@@ -65,19 +67,21 @@ def network(module: nn.Module, record_shape: tuple[int, ...] | None = None) -> L
 def gradient(
     module: nn.Module,
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    x: torch.Tensor,
-    y: torch.Tensor,
+    x: ArrayLike | torch.Tensor,
+    y: ArrayLike | torch.Tensor,
     *,
     value_range: Range | None = None,
-    shadow_targets: Records | None = None,
+    shadow_targets: Given | None = None,
 ) -> tuple[Gradient, Knowledge]:
     """Return the gradient of ``loss(module(x), y)``, and what a server knows that receives it.
 
+    Records are tensors or arrays; ``shadow_targets`` may have labels: (x, y), or ``Records``.
     The module stays in the mode that it is in, and as it is. The attacks know the mean
     cross-entropy, and half of the mean squared error of one output; another loss is refused.
     """
     import torch
 
+    x, y = _batch(module, x, y)
     step = _step(module, tuple(x.shape[1:]), _is_regression(y))
     leaves = {n: p for n, p in module.named_parameters() if p.requires_grad}
     if len(leaves) < len(list(module.parameters())):
@@ -113,7 +117,7 @@ def update(
     record_shape: tuple[int, ...] | None = None,
     classes: int | None = None,
     value_range: Range | None = None,
-    shadow_targets: Records | None = None,
+    shadow_targets: Given | None = None,
 ) -> tuple[Update, Knowledge]:
     """Return the change of a client's parameters, and what a server knows that receives it.
 
@@ -149,14 +153,38 @@ def _knowledge(
     training: GradientStep | LocalSteps,
     shape: tuple[int, ...],
     value_range: Range | None,
-    shadow_targets: Records | None,
+    shadow_targets: Given | None,
 ) -> Knowledge:
     return Knowledge(
         record_shape=shape,
         value_range=value_range,
         training=training,
-        shadow_targets=shadow_targets,
+        shadow_targets=None if shadow_targets is None else _records(shadow_targets),
     )
+
+
+def _batch(
+    module: nn.Module, x: ArrayLike | torch.Tensor, y: ArrayLike | torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return records and labels as the module takes them; tensors stay what they are."""
+    import torch
+
+    like = next(module.parameters(), torch.zeros(1))
+    if not torch.is_tensor(x):
+        x = torch.tensor(np.asarray(x), dtype=like.dtype, device=like.device)
+    if not torch.is_tensor(y):
+        labels = np.asarray(y)
+        whole = labels.dtype.kind in "iub"
+        y = torch.tensor(labels, dtype=torch.int64 if whole else like.dtype, device=like.device)
+    return x, y
+
+
+def _records(given: Given) -> Records:
+    """Return records of whatever holds them; a pair is records and labels."""
+    if isinstance(given, Records):
+        return given
+    parts = given if isinstance(given, tuple) else (given,)
+    return Records(*map(_array, parts))
 
 
 def _is_regression(y: torch.Tensor) -> bool:
@@ -172,6 +200,10 @@ def _first_shape(module: nn.Module) -> tuple[int, ...]:
     return (first.in_features,)
 
 
-def _array(tensor: torch.Tensor) -> Array:
-    array: Array = tensor.detach().cpu().numpy().copy()
+def _array(values: ArrayLike | torch.Tensor) -> Array:
+    import torch
+
+    if not torch.is_tensor(values):
+        return np.array(values)
+    array: Array = values.detach().cpu().numpy().copy()
     return array
