@@ -141,10 +141,16 @@ def _worth_it(order: Order) -> bool:
     training, models = order.training, len(order.targets)
     if not isinstance(training, Training) or unlinearisable(training) is not None:
         return False
+    exact, hessians, each = arithmetic(order)
+    return exact * models >= WORTH * (hessians + each * models)
+
+
+def arithmetic(order: Order) -> tuple[float, float, float]:
+    """Return the operations per step of an exact model, of the Hessian, and of one by it."""
+    training = order.training
+    assert isinstance(training, Training)
     free, rest, records = _sizes(training, order)
-    exact = 4.0 * records * free * models
-    hessian = 1.5 * records * free**2
-    return exact >= WORTH * (hessian + 2.0 * (free + rest) ** 2 * models)
+    return 4.0 * records * free, 1.5 * records * free**2, 2.0 * (free + rest) ** 2
 
 
 def _fits(order: Order, cache: Cache) -> bool:

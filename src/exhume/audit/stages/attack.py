@@ -16,6 +16,7 @@ from exhume.audit.scoring import Scores, members, scores_of
 from exhume.audit.setting import ThreatSetting
 from exhume.audit.stages.base import Job, Stage
 from exhume.audit.stages.expense import Cost, FinishedWork, TriedExpense, peak_memory, stored_cost
+from exhume.audit.stages.large_shadow_sets import on_few
 from exhume.config import Config
 from exhume.protocol.arrays import Array, FloatArray
 from exhume.protocol.attack import Attack, nothing
@@ -333,19 +334,25 @@ class AttackTrials(TriedExpense):
         return stored_cost(done.seconds.get(first.settings, ()))
 
     def tried(self, plan: Plan) -> Cost:
-        """Attack one release, and another one if that was quick: the rest was spent once."""
+        """Attack one release, and another one if that was quick: the rest was spent once.
+
+        What an attack learns from thousands of shadow models it learns from a few here.
+        """
         attack, setting = plan.attacks[self.attack], plan.setting(self.setting)
-        groups, spent = first_groups(plan, self.setting), list[float]()
+        groups, spent, times, memory = first_groups(plan, self.setting), list[float](), 1, 0
         for group in groups:
             unit, releases = Unit(self.setting, group), published(plan, self.setting, group)
             trials = plan.trials(unit, attack)
+            attack, more, bytes_then = on_few(attack, releases[0], setting.knowledge(*group))
+            times, memory = times * more, memory + bytes_then
             started = time.perf_counter()
             run_attack(plan, setting, unit, attack, trials, releases)
             spent.append(time.perf_counter() - started)
             if spent[0] > _LONG_SECONDS:
                 break
         size, last = len(groups[0]), spent[-1]
-        return Cost(max(0.0, spent[0] - last), last / size, size * len(spent), peak_memory())
+        once = times * max(0.0, spent[0] - last)
+        return Cost(once, last / size, size * len(spent), peak_memory() + memory)
 
 
 def first_groups(plan: Plan, index: int) -> list[tuple[int, ...]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from exhume.audit.plan import Plan, Unit
 from exhume.audit.stages.attack import units_left
 from exhume.audit.stages.base import Job, Stage
+from exhume.audit.stages.expense import Expense
+from exhume.audit.stages.large_shadow_sets import ShadowModels, large_orders
 from exhume.protocol.arrays import Array
 from exhume.runlog.store import Store
 from exhume.runtime import Executor
@@ -28,6 +30,11 @@ class TrainShadows(Stage):
     def workers(self, executor: Executor) -> Executor | None:
         """Leave the stage out where workers would not find each other's shadow models."""
         return executor if executor.shares_files else None
+
+    def expenses(self, plan: Plan) -> Sequence[Expense]:
+        """Return the models of settings that have thousands of them."""
+        settings = range(len(plan.config.setting))
+        return [ShadowModels(index) for index in settings if any(large_orders(plan, index))]
 
     def jobs(self, plan: Plan, log: Store) -> Iterable[Job[Order, Chunk, Array | None]]:
         """Train the chunks that the cache does not hold, of attacks that are not done."""

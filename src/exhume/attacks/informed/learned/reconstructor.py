@@ -5,6 +5,7 @@ It can first learn from another fixed set and be fine-tuned (Balle et al. 2022, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -101,6 +102,16 @@ class Reconstructor(ParsedAttack[ReconstructorProblem]):
     def order(self, release: Release, knowledge: Knowledge) -> Order | str:
         """Return the order of shadow models to train, or why there can be none."""
         return order_for(release, knowledge, layers=self.layers, most=self.shadows)
+
+    def memory(self, order: Order) -> int:
+        """Return a bound on the bytes that learning from a large order takes."""
+        from exhume.attacks.informed.learned.train_network import MOST_WEIGHTS
+        from exhume.shadows.order import MOST_BYTES
+
+        models, entries = len(order.targets), math.prod(order.targets.record_shape)
+        rows = 4 * models * order.layout.whole
+        held = 2 * rows if rows <= MOST_BYTES else 0
+        return 16 * MOST_WEIGHTS + held + 8 * models * entries
 
     def fitting(self, shadows: ShadowSet, value_range: Range | None) -> Fitting:
         """Return the complete settings for these shadow models."""

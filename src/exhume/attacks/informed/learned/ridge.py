@@ -5,6 +5,7 @@ Known entries of a record are regressors like any other.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -12,7 +13,12 @@ from typing import ClassVar
 import numpy as np
 
 from exhume.attacks.informed.learned.kernel_ridge import KernelRidge, fit
-from exhume.attacks.informed.learned.label_blocks import DENSE, LearnedByLabel, learned_by_label
+from exhume.attacks.informed.learned.label_blocks import (
+    BLOCK,
+    DENSE,
+    LearnedByLabel,
+    learned_by_label,
+)
 from exhume.attacks.informed.learned.shadow_regression import (
     Learned,
     Range,
@@ -71,6 +77,12 @@ class Ridge(ParsedAttack[RidgeProblem]):
     def order(self, release: Release, knowledge: Knowledge) -> Order | str:
         """Return the order of shadow models to train, or why there can be none."""
         return order_for(release, knowledge, layers=self.layers, most=self.shadows)
+
+    def memory(self, order: Order) -> int:
+        """Return a bound on the bytes that learning from a large order takes."""
+        models, entries = len(order.targets), math.prod(order.targets.record_shape)
+        block = min(models, BLOCK)
+        return 16 * block**2 + 8 * 1024 * order.layout.whole + 20 * models * entries
 
     def _solve(self, problem: RidgeProblem, rng: np.random.Generator) -> Reconstruction:
         order, knowledge = problem.order, problem.knowledge
