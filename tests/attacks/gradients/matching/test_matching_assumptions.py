@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
-from exhume.attacks.gradients.matching import BatchNormMatching, Geiping
+from exhume.attacks.gradients.matching import DLG, BatchNormMatching, Geiping
 from exhume.attacks.gradients.matching.batch_norm import normalisation_mode, normalised_layers
 from exhume.attacks.gradients.matching.problem import MatchableRelease, read
 from exhume.data import load
 from exhume.defences import Noise
 from exhume.models.convnet import ConvNet
+from exhume.models.live import LiveNetwork
 from exhume.models.resnet import ResNet
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.mechanism import Mechanism
@@ -117,3 +120,35 @@ class TestNormalisedInputs:
         found = Geiping(steps=320).reconstruct(Gradient(blurred, 2), knowledge, rng=0)
         assert found.stats["residual"] > 0.5  # type: ignore[operator]
         assert "probably normalised" not in found.message
+
+
+class TestRunningStatistics:
+    """A model's running statistics are those of other batches: far off is no contradiction."""
+
+    data = Records(np.random.default_rng(5).uniform(size=(2, 1, 6, 6)), np.array([0, 2]))
+    names = ("1.running_mean", "1.running_var")
+
+    def attacked(self, **known: object) -> Reconstruction:
+        torch.manual_seed(0)
+        module = nn.Sequential(
+            *(nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.GELU(), nn.Flatten(), nn.Linear(96, 3))
+        )
+        fresh = dict(zip(self.names, (np.zeros(6), np.ones(6)), strict=True))
+        network = LiveNetwork((1, 6, 6), 3, module)
+        step = GradientStep(network, (0, 1, 2), buffers=fresh, batch_norm="train")
+        release = step.publish(self.data, rng=np.random.default_rng(0))
+        knowledge = Knowledge(
+            record_shape=(1, 6, 6), value_range=(0, 1), training=step, labels=self.data.y, **known
+        )
+        return DLG(starts=1).reconstruct(release, knowledge, rng=0)
+
+    def test_they_do_not_throw_a_fit_away(self) -> None:
+        found = self.attacked()
+        assert found.status.ran, found.message
+        assert "statistics" not in found.message
+
+    def test_the_batchs_own_are_still_compared(self) -> None:
+        wrong = dict(zip(self.names, (np.full(6, 5.0), np.ones(6)), strict=True))
+        found = self.attacked(batch_norm=wrong)
+        assert found.status is Status.WRONG_ASSUMPTION
+        assert "the batch-norm statistics are not those of a batch" in found.message

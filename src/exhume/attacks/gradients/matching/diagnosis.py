@@ -221,7 +221,8 @@ def _contradiction(
             f"the simulated release fits after multiplying it by {scale:.3g}: the batch size, the "
             "learning rate, the range of the inputs or a clipping of the release is not as assumed"
         )
-    if problem.statistics:
+    # Running statistics are those of other batches: only the batch's own can be contradicted.
+    if problem.statistics and reading.knowledge.batch_norm is not None:
         problem.simulate(run.images, run.labels)
         seen = problem.simulation.watch.statistics[: len(problem.statistics)]
         off = float(batch_norm_distance(seen, problem.statistics).detach())
