@@ -12,7 +12,7 @@ from exhume.audit.costs import Estimate, costs_of, expenses
 from exhume.audit.stages import large_shadow_sets
 from exhume.audit.stages.attack import AttackTrials
 from exhume.audit.stages.expense import Cost, FinishedWork
-from exhume.audit.stages.large_shadow_sets import ShadowModels, large_orders
+from exhume.audit.stages.large_shadow_sets import LargeShadowSet, large_orders
 from exhume.protocol.records import Records
 from exhume.shadows import filled, first_order, shadows_of, user_cache
 from exhume.shadows.first_order import LinearisedModels, arithmetic, maker_for
@@ -52,7 +52,7 @@ def planned():  # type: ignore[no-untyped-def]
 
 def test_a_few_are_trained_and_the_others_counted(trained: list[int]) -> None:
     plan = planned()
-    (models,) = (one for one in expenses(plan) if isinstance(one, ShadowModels))
+    (models,) = (one for one in expenses(plan) if isinstance(one, LargeShadowSet))
     assert (models.label(plan), models.planned(plan)) == ("(shadow models)", 120)
     cost = models.tried(plan)
     assert trained == [10]
@@ -87,7 +87,7 @@ def test_to_first_order_arithmetic_tells_the_cost(
     plan = planned()
     (order,) = large_orders(plan, 0)
     assert isinstance(maker_for(order, user_cache()), LinearisedModels)
-    cost = ShadowModels(0).tried(plan)
+    cost = LargeShadowSet(0).tried(plan)
     exact, hessians, each = arithmetic(order)
     assert cost.once / cost.each == pytest.approx(hessians / each)
     assert exact == 4.0 * 300 * 6 * 65
@@ -95,6 +95,6 @@ def test_to_first_order_arithmetic_tells_the_cost(
 
 def test_small_sets_are_tried_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned()
-    assert not any(isinstance(one, ShadowModels) for one in expenses(plan))
+    assert not any(isinstance(one, LargeShadowSet) for one in expenses(plan))
     costs = costs_of(plan, FinishedWork(), lambda done, total: None)
     assert all(cost.memory > 0 for one, cost in costs.items() if isinstance(one, AttackTrials))

@@ -26,7 +26,7 @@ _FEW = 64
 
 
 @dataclass(frozen=True)
-class ShadowModels(TriedExpense):
+class LargeShadowSet(TriedExpense):
     """The shadow models of a setting, which its attacks share."""
 
     def label(self, plan: Plan) -> str:

@@ -9,7 +9,7 @@ from exhume.audit.plan import Plan, Unit
 from exhume.audit.stages.attack import units_left
 from exhume.audit.stages.base import Job, Stage
 from exhume.audit.stages.expense import Expense
-from exhume.audit.stages.large_shadow_sets import ShadowModels, large_orders
+from exhume.audit.stages.large_shadow_sets import LargeShadowSet, large_orders
 from exhume.protocol.arrays import Array
 from exhume.runlog.store import Store
 from exhume.runtime import Executor
@@ -34,7 +34,7 @@ class TrainShadows(Stage):
     def expenses(self, plan: Plan) -> Sequence[Expense]:
         """Return the models of settings that have thousands of them."""
         settings = range(len(plan.config.setting))
-        return [ShadowModels(index) for index in settings if any(large_orders(plan, index))]
+        return [LargeShadowSet(index) for index in settings if any(large_orders(plan, index))]
 
     def jobs(self, plan: Plan, log: Store) -> Iterable[Job[Order, Chunk, Array | None]]:
         """Train the chunks that the cache does not hold, of attacks that are not done."""
