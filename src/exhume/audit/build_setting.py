@@ -272,6 +272,7 @@ def _require_fit(setting: ThreatSetting, path: Path) -> None:
 def _misfit(setting: ThreatSetting) -> str | None:
     """Return why the given release (or initialisation) cannot be the described model's."""
     from exhume.attacks.linear.read_release import readable
+    from exhume.models.base import misfits
     from exhume.training import GivenBatches, Loop, Training
 
     model = trained_model(setting.mechanism)
@@ -290,7 +291,7 @@ def _misfit(setting: ThreatSetting) -> str | None:
     if isinstance(model.batches, GivenBatches):
         model.batches.require(len(setting.fixed_set) + 1, model.begun_epochs(setting.records))
     if isinstance(setting.given, Weights):
-        return objective.mismatch(setting.given.parameters)
+        return "; ".join(misfits(objective.shapes, setting.given.parameters)) or None
     if isinstance(setting.given, Transcript):
         return _untold(setting, setting.given)
     assert isinstance(setting.given, Outputs)

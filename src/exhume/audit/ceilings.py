@@ -25,7 +25,7 @@ CLOSENESS = tuple(np.round(np.geomspace(0.02, 2.0, 25), 4).tolist())
 KAPPAS = (0.5, 0.1, 0.01, 0.001, 1e-4, 1e-6)
 """Where the bound is listed for whoever has to choose."""
 DELTA = 1e-5
-"""Where ε is told: where Opacus' examples tell it."""
+"""The δ at which ε is reported: that of Opacus' examples."""
 _PRIOR_SAMPLES = 2000
 
 

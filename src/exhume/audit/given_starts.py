@@ -1,7 +1,7 @@
 """Searches that start where a setting says, and their distance from there at the end.
 
-This is the one place where training records are handed to an attack: a study of how much depends on
-the start (Runkel et al. 2024) asks whether a search that starts at the truth stays there.
+Only here are training records given to an attack. A study of how much depends on the start (Runkel
+et al. 2024) asks whether a search that starts at the truth stays there.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ def columns(
 ) -> list[dict[str, float | None]]:
     """Return one dictionary per result: root mean squared distances, and the attack's own distance.
 
-    ``nearest-training`` is to the nearest record of the same release, ``nearest-shadow`` to the
-    nearest of those that stood for another partition, ``nearest-noise`` to the nearest of the noise
-    (whether or not a start had a share of it). By the attack's own account, as shares of the
-    release's squared length, ``parameters`` is how far training on the records ends from it, and
-    ``residual`` what they leave of its stationarity.
+    ``nearest-training`` is the distance from the nearest record of the same release,
+    ``nearest-shadow`` from the nearest record that stood for another partition, and
+    ``nearest-noise`` from the nearest noise, whether or not a start contained it. The attack itself
+    reports two shares of the release's squared length: ``parameters``, how far training on the
+    records ends from it, and ``residual``, what they leave of its stationarity.
     """
     if table.start is None:
         return [{} for _ in results]

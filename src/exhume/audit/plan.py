@@ -31,7 +31,7 @@ _FILED = {"title", "author"}
 """What heads the report and has no say in its results."""
 
 _MANY = 1000
-"""From so many targets on, the records are counted before anything is planned."""
+"""From this many targets on, the records are counted before anything is planned."""
 
 
 @dataclass(frozen=True)

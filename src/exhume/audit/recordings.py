@@ -100,7 +100,7 @@ def recorded_setting(config: Config, table: SettingTable) -> ThreatSetting:
 
 
 def _training(found: Recording) -> RecordedElsewhere:
-    """Return the training as far as the recording tells it."""
+    """Return the training as far as the recording shows it."""
     from exhume.models import Exported
     from exhume.models.base import misfits
 

@@ -74,7 +74,7 @@ def _files(
         found = files_in(folder, (*CHECKPOINTS, *ESTIMATORS))
         model = _file("Which model is released", found, "none: train on the records")
     if data is None:
-        data = _file("Which records go with it", files_in(folder, TABLES), "none")
+        data = _file("Which file holds the records", files_in(folder, TABLES), "none")
     for path in (model, data):
         if path is not None and not path.is_file():
             raise InputError(f"there is no file {path}")

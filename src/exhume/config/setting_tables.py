@@ -14,10 +14,11 @@ Part = Annotated[float, Field(ge=0, le=1)]
 class StartTable(Table):
     """Begin searches at (1 − noise) · (truth · x + (1 − truth) · s) + noise · u.
 
-    x are the training records themselves, s shadow targets of the same classes, u uniform over the
-    value range (Runkel et al. 2024, equation 10), or with ``deviation`` Gaussian of that deviation
-    around the shadow targets' mean value. ``truth`` above 0 is no attack but a question to one:
-    would it stay at the right answer? The default begins at records that the adversary has.
+    x are the training records, s shadow targets of the same classes, and u is uniform over the
+    value range (Runkel et al. 2024, equation 10). With ``deviation``, u is Gaussian with that
+    deviation around the shadow targets' mean value. ``truth`` above 0 is not an attack: it asks
+    whether a search would stay at the right answer. The default begins at records that the
+    adversary has.
     """
 
     truth: Part = 0.0
@@ -32,8 +33,8 @@ class UtilityTable(Table):
     (as many as the release has, where not said), out of ``records`` to train on; ``test`` others
     measure accuracy. Nobody in the threat model has any of them. ``poisson`` draws each round's
     records by chance. ``start``: new parameters from each seed, or those of the release. With
-    ``path`` "opacus" settings with dp-sgd alone are trained by Opacus. ``delta`` is what a private
-    training's ε is told at.
+    ``path`` "opacus" settings with dp-sgd alone are trained by Opacus. A private training's ε
+    is reported at ``delta``.
     """
 
     rounds: Count

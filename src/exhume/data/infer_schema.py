@@ -15,7 +15,7 @@ from exhume.protocol.schema import Cell, Column, ColumnKind, Level, Schema, numb
 MOST_LEVELS = 1000
 """More levels than that are names or numbers of persons, not a category."""
 _FEW = 12
-"""An integer column with at most so many different values may stand for a category."""
+"""An integer column with at most this many different values may stand for a category."""
 IGNORED = "ignored"
 
 
@@ -153,7 +153,7 @@ def kind_of(cell: Cell) -> ColumnKind:
 
 def _kind(name: str, cells: Sequence[Cell], first: int) -> ColumnKind:
     types = [type(cell) for cell in cells]
-    # One cell of each type tells the kind of all of them.
+    # One cell of each type shows the kind of all of them.
     found: dict[ColumnKind, int] = {}
     for row in sorted(types.index(one) for one in set(types)):
         if cells[row] is not None:

@@ -33,10 +33,10 @@ def split_records(
 ) -> Split:
     """Draw three disjoint random sets of exactly these sizes, from the stream (seed, "data").
 
-    Real data contain copies. A record is never a target if its values (whatever its label) also
-    occur in the fixed set, the shadow targets or the targets already drawn: an adversary that
-    already had it did not rebuild it, and the same target twice is not a second trial. The next
-    record in the random order takes its place. Copies within the fixed set and the shadow targets
+    Real data contain copies. A record is no target if its values occur in the fixed set, the
+    shadow targets or the targets drawn before, whatever its label. An adversary that had it before
+    did not rebuild it, and the same target twice is not a second trial. The next record in the
+    random order takes its place. Copies within the fixed set and the shadow targets
     are kept, because the data contain them.
 
     >>> ten = Records(np.arange(10.0)[:, None])

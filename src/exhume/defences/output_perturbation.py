@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class OutputPerturbation(Blurring):
     """Adds Gaussian noise of ``noise_multiplier`` × sensitivity to a classifier's parameters.
 
-    Rows (1, x) are scaled down to norm ``norm_bound`` first, so that the loss is Lipschitz; a
-    penalty λ on every parameter, the intercept's included, makes the objective λ-strongly convex,
-    and adding or removing one record moves the optimum by at most Lipschitz constant / λ
+    Rows (1, x) are scaled down to norm ``norm_bound`` first, so that the loss is Lipschitz. A
+    penalty λ on every parameter, the intercept's included, makes the objective λ-strongly convex.
+    Adding or removing one record then moves the optimum by at most Lipschitz constant / λ
     (Chaudhuri, Monteleoni, Sarwate 2011, §3.2, with Gaussian noise and a summed loss). The optimum
     must be exact: the guarantee does not hold for an unfinished solver, so any other solver is
     refused.

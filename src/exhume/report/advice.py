@@ -59,7 +59,7 @@ def advice(header: Header, summary: Summary, order: Sequence[Bracket]) -> tuple[
 def noise_needed(gamma: float, kappa: float, times: int = 1) -> float | None:
     """Return the noise over the sensitivity of Gaussian mechanisms for a limit ``gamma``.
 
-    Where every blind guess has at most ``kappa`` and a record takes part so many ``times``;
+    Where every blind guess has at most ``kappa`` and a record takes part ``times`` times;
     γ = Φ(Φ⁻¹(κ) + √times / σ) (Balle et al. 2022 with Dong et al. 2022), rounded up to three
     digits. None if no noise reaches it.
 

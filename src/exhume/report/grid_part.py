@@ -42,7 +42,7 @@ class GridPart:
 
     @property
     def wide(self) -> bool:
-        """Whether there are so many columns that their names are written vertically."""
+        """Whether the columns are too many for horizontal names."""
         return len(self.heat.columns) > 8
 
 

@@ -228,7 +228,7 @@ def _membership_text(setting: Setting) -> str:
 
 
 def _guarantee_text(setting: Setting) -> str:
-    """Say what the training guarantees: ε as Opacus tells it, and the ceiling at several κ."""
+    """Say what the training guarantees: ε as Opacus reports it, and the ceiling at several κ."""
     ceiling, said = setting.ceiling, []
     if ceiling.epsilon is not None and ceiling.delta is not None:
         said.append(f"ε = {ceiling.epsilon:.4g} at δ = {ceiling.delta:g}.")

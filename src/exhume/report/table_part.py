@@ -87,7 +87,7 @@ class _ComparedTargets:
 def table_part(
     store: Store, attacks: Sequence[Outcome], blind: Sequence[Outcome], setting: Setting
 ) -> TablePart | None:
-    """Return what an attack and the blind guess rebuilt; None for what is no judged table."""
+    """Return what an attack and the blind guess rebuilt; None for anything but a judged table."""
     columns, truth = setting.data.schema, read_truth(store, setting)
     if not columns or truth is None or not attacks:
         return None

@@ -69,7 +69,7 @@ class Coverage:
 def coverage(rows: Sequence[Row]) -> Coverage:
     """Return what the rows of one setting rest on."""
     attacks = [row for row in rows if not row.baseline]
-    # Every candidate has a score where the truth is known; elsewhere nothing tells them.
+    # Every candidate has a score where the truth is known; elsewhere nothing is known of them.
     judged = any(row.metrics for row in rows)
     idle = [row for row in attacks if not row.ran]
     return Coverage(

@@ -1,4 +1,4 @@
-"""The gate: tells a pipeline, from the records, whether a model may be released."""
+"""The gate: decides for a pipeline, from the records, whether a model may be released."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exhume.protocol.errors import InputError
 from exhume.runlog.summary import Bracket, Summary, rate
 
 _MOST_TARGETS = 10**6
-"""More targets than that are not asked for: no audit has so many."""
+"""More targets than this are not asked for: no audit has them."""
 
 
 class GateOutcome(StrEnum):

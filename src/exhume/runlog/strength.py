@@ -22,7 +22,7 @@ class Strength:
     It is chosen by the rule of ``runlog.strongest``: the smallest error of each target would be
     picked by looking at the truth. ``blind`` says that it is a guess. The interval is a bootstrap
     over batches in which the choice is made anew; None with one batch.
-    ``answered`` is false where no attack but a guess really ran: that is no evidence of strength.
+    ``answered`` is false where only guesses really ran: that is no evidence of strength.
     """
 
     mean: float

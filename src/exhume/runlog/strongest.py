@@ -68,7 +68,7 @@ def _last(error: float | None) -> float:
 class Errors:
     """The errors (attacks, targets) of one setting's attacks, in the order of the plan.
 
-    ``blind`` tells guesses; ``answered`` is false where no attack but a guess really ran.
+    ``blind`` marks guesses; ``answered`` is false where only guesses ran.
     """
 
     attacks: tuple[str, ...]

@@ -16,7 +16,7 @@ from exhume.stats.interval import LEVEL, require_level
 from exhume.stats.proportions import clopper_pearson_low
 
 _LARGEST = 60.0
-"""An ε beyond which nothing is told apart."""
+"""An ε beyond which limits are not computed."""
 
 
 def epsilon_from_trials(

@@ -95,7 +95,7 @@ class GivenBatches(Batches):
         return hash((self.size, self.order.tobytes()))
 
     def steps_an_epoch(self, count: int) -> int:
-        """Return the number of steps per epoch, which the order tells."""
+        """Return the number of steps per epoch, which the order shows."""
         return -(-len(self.order[0]) // self.size)
 
     def steps(self, count: int, epochs: int, rng: np.random.Generator) -> Iterator[Index]:

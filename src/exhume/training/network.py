@@ -70,9 +70,9 @@ class Training(Model):
     is over the number of records in the batch or, with ``clipping``, over the expected number,
     which the accounting takes as public. ``class_weights`` and ``label_smoothing`` are those of
     ``torch.nn.CrossEntropyLoss``. ``gradient_norm`` limits the length of the mean gradient.
-    ``stop_after`` ends the training after so many steps: early stopping at a known step; a schedule
-    goes on as if all epochs were planned. ``draw_seed`` seeds PyTorch's stream before the first
-    step, from which dropout and augmentation draw; None is a secret stream.
+    ``stop_after`` ends the training after that many steps, which is early stopping at a known step;
+    schedules are those of all epochs. ``draw_seed`` seeds PyTorch's stream before the first step,
+    from which dropout and augmentation draw; None is a secret stream.
     """
 
     network: Network

@@ -246,9 +246,9 @@ def one_hidden_layer(network: Network) -> Names | str:
 class GeneralNetwork:
     """A network of any kind with its parameters by name, evaluated through the module itself.
 
-    The module's input is x − ``subtracted``. If its first layer is fully connected and sees whole
-    records, that layer is ``first`` (h, d + 1) with the bias in its last column (zeros if it has
-    none), its input is ``scale``·(x − ``centre``), and ``rectified`` says whether a ReLU follows.
+    The module's input is x − ``subtracted``. ``first`` (h, d + 1) is its first layer, if that is
+    fully connected and sees whole records; the last column is the bias (zeros if it has none). The
+    layer's input is ``scale``·(x − ``centre``), and ``rectified`` says whether a ReLU follows.
     """
 
     network: Network

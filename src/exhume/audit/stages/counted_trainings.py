@@ -183,7 +183,7 @@ class NetworkTrainings(CountedTrainings):
         return 1 + sum(one.trainings for one in attacks if training.deterministic)
 
     def repeated(self, plan: Plan) -> bool:
-        """Whether an attack repeats the training: how often, each target tells anew."""
+        """Whether an attack repeats the training: how often, each target decides."""
         return self.per_target(plan) > 1
 
     def games(self, plan: Plan) -> int:

@@ -32,7 +32,7 @@ def too_many(observed: FirstLayerGradient) -> str | None:
 
 
 def contradiction(observed: FirstLayerGradient, factors: Factors) -> Reconstruction | None:
-    """Return the answer for a gradient that so many records can't give, or None."""
+    """Return the answer for a gradient that this number of records can't give, or None."""
     knowledge = observed.knowledge
     if not np.any(observed.weight):
         message = "the first layer's gradient is zero: no error reached it"

@@ -25,7 +25,7 @@ _SHIFT = 1e-6
 _DAMPINGS = (-12, -8, -6, -4, -3, -2, -1, 0, 1)
 """Powers of ten of the damping, relative to the mean square of the derivatives."""
 _LEAST = 2000
-"""At least so many numbers of a release are fitted."""
+"""At least this many numbers of a release are fitted."""
 ROUNDING = 1e-12
 """A relative squared residual below it is rounding: nothing is left to repair."""
 

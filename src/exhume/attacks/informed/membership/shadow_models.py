@@ -129,11 +129,11 @@ class NearestMean(ShadowTest):
 class ShadowModels(ShadowTest):
     """Decides by a likelihood ratio that was fitted to ``models`` shadow models per candidate.
 
-    Two numbers are computed from a release: its projection on the direction that best tells the
-    candidates' shadow models apart, and the same of the model's scores on the candidates themselves
-    (the statistic of Balle et al. 2022, Figure 11), where the release is a model. Directions come
-    from one half of the shadow models, the Gaussians of the likelihood ratio from the other, and
-    the halves change places: no statistic is judged on what chose it.
+    Two numbers are computed from a release. One is its projection on the direction that best
+    separates the candidates' shadow models. If the release is a model, the other is the same of its
+    scores on the candidates (the statistic of Balle et al. 2022, Figure 11). One half of the shadow
+    models gives the directions, the other the Gaussians of the likelihood ratio. Then the halves
+    are exchanged: no statistic is judged on the models that chose it.
     """
 
     models: int = 64

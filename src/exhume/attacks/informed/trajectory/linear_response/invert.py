@@ -60,7 +60,7 @@ class TargetSearch:
         self.trainings = 0
 
     def run(self, retrainings: int) -> Reconstruction:
-        """Return the record whose real training came closest, after at most so many of them."""
+        """Return the record whose real training came closest, out of ``retrainings``."""
         label, found = self._predicted()
         best = self._tried(found.coordinates, label)
         if best is None:
