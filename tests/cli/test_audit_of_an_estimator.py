@@ -11,10 +11,19 @@ import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
+from sklearn.feature_selection import SelectKBest
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    OneHotEncoder,
+    StandardScaler,
+)
 from tests.cli.command import invoke
 
 import exhume.sklearn
@@ -132,3 +141,22 @@ def test_only_known_endings_are_written(tmp_path: Path) -> None:
         exhume.sklearn.save(Ridge().fit(np.eye(3), np.arange(3)), tmp_path / "model.bin")
     with pytest.raises(InputError, match="the Ridge is not fitted"):
         exhume.sklearn.save(Ridge(), tmp_path / "model.skops")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        SimpleImputer(),
+        SelectKBest(k=1),
+        MLPClassifier((3,), max_iter=2),
+        GaussianProcessClassifier(ConstantKernel() * RBF()),
+        KBinsDiscretizer(3, encode="ordinal"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learns_own_parts_are_read(tmp_path: Path, step) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    exhume.sklearn.save(step.fit(x, y), tmp_path / "model.skops")
+    assert type(read_estimator(tmp_path / "model.skops")) is type(step)

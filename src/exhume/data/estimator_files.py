@@ -15,7 +15,10 @@ _KIND = "a skops file"
 _OWN = (
     *("sklearn.tree._", "sklearn.ensemble._hist_gradient_boosting.", "sklearn._loss."),
     *("sklearn.neighbors._", "sklearn.linear_model._", "sklearn.metrics._dist_metrics."),
-    *("sklearn.metrics._scorer.", "sklearn.model_selection._split."),
+    *("sklearn.metrics._scorer.", "sklearn.model_selection._split.", "sklearn.calibration._"),
+    *("sklearn.neural_network._stochastic_optimizers.", "sklearn.gaussian_process."),
+    *("sklearn.feature_selection._univariate_selection.", "sklearn.cluster._"),
+    *("numpy.dtype", "numpy.mean", "scipy.sparse._csr."),
 )
 """Where scikit-learn keeps compiled parts and parts of searches, which skops asks about."""
 

@@ -114,7 +114,7 @@ def cells_of_frame(frame: Any) -> tuple[Cells, str]:
     if twice is not None:
         raise InputError(f"two columns are called {twice!r}; names must differ")
     values = {name: _listed(frame[own]) for name, own in zip(names, frame.columns, strict=True)}
-    return {name: [_plain(one) for one in column] for name, column in values.items()}, library
+    return {name: _single(name, column) for name, column in values.items()}, library
 
 
 def is_frame(value: Any) -> bool:
@@ -125,6 +125,17 @@ def is_frame(value: Any) -> bool:
 def answers_of(y: Any) -> list[Cell]:
     """Return labels as cells, None where one is missing."""
     return [_plain(one) for one in _listed(y)]
+
+
+def _single(name: str, column: Sequence[Any]) -> list[Cell]:
+    """Return a column's cells; InputError if one holds several values."""
+    for row, value in enumerate(column):
+        if isinstance(value, list | tuple | dict | set | bytes) or np.ndim(value) > 0:
+            raise InputError(
+                f"column {name!r}, row {row + 1}: holds a {type(value).__name__}; a cell is one "
+                "number, date, truth value or text"
+            )
+    return [_plain(one) for one in column]
 
 
 def _listed(column: Any) -> list[Any]:
@@ -234,7 +245,7 @@ def _by_pyarrow(path: Path) -> Cells:
     from pyarrow import parquet
 
     table = parquet.read_table(path)
-    return {name: [_plain(one) for one in table[name].to_pylist()] for name in table.column_names}
+    return {name: _single(name, table[name].to_pylist()) for name in table.column_names}
 
 
 def _by_polars(path: Path) -> Cells:

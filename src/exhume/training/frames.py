@@ -32,7 +32,7 @@ class Frames:
                 if name == "polars":
                     import polars
 
-                    return polars.DataFrame(cells)
+                    return polars.DataFrame({n: _in_milliseconds(c) for n, c in cells.items()})
                 import pandas
 
                 return pandas.DataFrame(cells).astype(dict(self.dtypes))
@@ -46,6 +46,11 @@ class Frames:
         if whole and np.array_equal(values, np.rint(values)):
             return values.astype(np.int64)
         return values
+
+
+def _in_milliseconds(cells: Array) -> Array:
+    """Return dates in the unit that polars reads; anything else as it is."""
+    return cells.astype("datetime64[ms]") if cells.dtype.kind == "M" else cells
 
 
 def dtypes_of(frame: Any, schema: Schema) -> tuple[tuple[str, str], ...]:
