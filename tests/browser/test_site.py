@@ -78,3 +78,13 @@ def test_every_path_from_the_first_page_leads_on(browser: Any, site: Path) -> No
         target = cards.nth(i).locator("a").get_attribute("href")
         assert (site / target).is_file(), target
     page.close()
+
+
+def test_on_a_phone_a_key_is_a_block_that_needs_no_scrolling(browser: Any, site: Path) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    for name in ("reference/toml.html", "reference/attacks/geiping.html"):
+        page.goto((site / name).as_uri())
+        wide = "tables => tables.filter(t => t.getBoundingClientRect().right > innerWidth).length"
+        assert page.locator(".keys table").count() >= 1
+        assert page.eval_on_selector_all(".keys table, .keys td", wide) == 0, name
+    page.close()

@@ -64,6 +64,7 @@ def test_types_say_their_limits() -> None:
     assert shown["knowledge.training.momentum"] == "number, at least 0, below 1"
     assert shown["data.units"] == '`"raw"` or `"fixed-set"`'
     assert shown["defences.bits"] == "whole number, from 1 to 16"
+    assert shown["defences.size"] == "number, above 0"
 
 
 @pytest.mark.parametrize("method", methods(), ids=lambda one: f"{one.kind}-{one.name}")

@@ -146,9 +146,10 @@ def page() -> GeneratedPage:
 
 
 def rows_of(some: list[Key]) -> str:
-    """Return a table of keys: type, default, meaning, example."""
+    """Return a table of keys: type, default, meaning, example; on a phone, a block per key."""
     heads = ("key", "type", "default", "meaning", "example")
-    return table(heads, [_row(key) for key in some])
+    rows = table(heads, [_row(key) for key in some])
+    return f'<div class="keys" markdown>\n\n{rows}\n\n</div>'
 
 
 def _row(key: Key) -> tuple[str, ...]:

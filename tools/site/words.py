@@ -52,7 +52,8 @@ def _limits(metadata: tuple[Any, ...]) -> list[str]:
     found: list[str] = []
     for one in metadata:
         if isinstance(one, Limits):
-            found.append(one.text)
+            # "number, a positive number" says it twice.
+            found.append(one.text.removeprefix("a positive number") or "above 0")
         elif isinstance(one, FieldInfo):
             found += _limits(tuple(one.metadata))
         elif (text := _one_limit(one)) is not None:
