@@ -52,6 +52,20 @@ def network(*, release: str = "", training: str = "momentum = 0.9", knowledge: s
             "unknown key 'release.hiden'; did you mean 'hidden'?",
         ),
         (
+            network(training="warmup = 3"),
+            "unknown key 'knowledge.training.warmup'; 'warm_up' belongs to "
+            "[knowledge.training.schedule]",
+        ),
+        (
+            network(training="lr_scheduler = { name = 'cosine' }"),
+            "unknown key 'knowledge.training.lr_scheduler'; did you mean 'schedule'?",
+        ),
+        (
+            network(knowledge=", order = 3"),
+            "knowledge.order: it should be true or false, or it should be the name of a file, "
+            "got 3",
+        ),
+        (
             network(release=", epochs = 3"),
             "unknown key 'release.epochs'; it belongs to [knowledge.training]",
         ),

@@ -30,8 +30,16 @@ _OTHER_NAMES = {
     "betas": "beta1",
     "clip_grad_norm": "gradient_norm",
     "max_grad_norm": "gradient_norm",
+    "grad_clip": "gradient_norm",
+    "gradient_clip_val": "gradient_norm",
     "early_stopping": "stop_after",
+    "warmup": "warm_up",
     "warmup_steps": "warm_up",
+    "scheduler": "schedule",
+    "lr_scheduler": "schedule",
+    "num_epochs": "epochs",
+    "num_train_epochs": "epochs",
+    "max_epochs": "epochs",
     "criterion": "loss",
     "num_classes": "classes",
     "checkpoint": "file",
@@ -76,6 +84,8 @@ def _message(error: ErrorDetails) -> str:
         return "it should be a table: { key = value }"
     if error["type"] == "bool_type":
         return "it should be true or false"
+    if error["type"] in ("path_type", "is_instance_of") and "Path" in error["msg"]:
+        return "it should be the name of a file"
     message = error["msg"].removeprefix("Value error, ")
     return f"{message[:1].lower()}{message[1:]}"
 
