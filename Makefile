@@ -8,7 +8,9 @@ OUT    ?= exhume-run
 audit: $(VENV)/.installed          ## audit the embedded example and say where the report is
 	$(BIN)/exhume audit --out $(OUT)
 
-test: $(VENV)/.installed-dev           ## the whole test suite
+test: $(VENV)/.installed-dev    ## the whole test suite
+	@# Commands that tests start would compile it each time, where Python may not write bytecode.
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.installed-dev           ## ruff and mypy --strict

@@ -5,6 +5,7 @@ And the order of the tests.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import zlib
@@ -13,6 +14,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Collecting loads a thousand modules that stay; the collector would go through them each time.
+gc.disable()
 
 # Before any numerical library is loaded: tests run one process per core, and libraries that start
 # threads of their own in each of them fight over the cores for minutes.
@@ -54,6 +58,12 @@ def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Non
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Seed each test by its own name, whatever ran before it."""
     _seed_global_streams(item.nodeid)
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of every later garbage collection what stays loaded until the end."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
