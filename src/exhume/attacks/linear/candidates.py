@@ -369,7 +369,7 @@ def _report(reading: Reading, knowledge: Knowledge, found: list[LinearCandidate]
     confidence = _shares(found)
     contradicted = contradiction(reading, knowledge)
     status = _status(float(errors[0]), spread)
-    message = f"{found[0].how}, own error estimate {errors[0]:.1e} (records spread by {spread:.1e})"
+    message = f"{found[0].how}, own error estimate {errors[0]:.2g} (records spread by {spread:.2g})"
     if contradicted is not None:
         status, message = Status.WRONG_ASSUMPTION, contradicted
     elif len(found) > 1 and confidence[1] > 0.05:

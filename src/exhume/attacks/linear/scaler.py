@@ -67,7 +67,7 @@ def _answered(problem: ScalerProblem, known: KnownMoments) -> Reconstruction:
         Status.CONVERGED if error <= 0.1 * known.spread else Status.APPROXIMATE,
         confidence=np.ones(1),
         error_estimate=np.array([error]),
-        message=f"computed from the scaler's mean, own error estimate {error:.1e}",
+        message=f"computed from the scaler's mean, own error estimate {error:.2g}",
     )
 
 
