@@ -101,7 +101,7 @@ class GivenBatches(Batches):
     def steps(self, count: int, epochs: int, rng: np.random.Generator) -> Iterator[Index]:
         """Yield the records of each step; InputError if the order is not for ``count`` records."""
         self.require(count, epochs)
-        for row in self.order:
+        for row in self.order.copy():  # PyTorch warns of arrays that it may not write
             for start in range(0, len(row), self.size):
                 yield row[start : start + self.size]
 
