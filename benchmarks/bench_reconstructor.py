@@ -19,7 +19,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +82,9 @@ def main() -> None:
         heads = "".join(f"{name:>14s}   (s)" for name in options.attacks)
         print(f"shadows   oracle     mean{heads}   training shadows (s)", flush=True)
         for count in options.shadows:
-            print(line(bench, count, options.attacks), flush=True)
+            for cell in cells(bench, count, options.attacks):
+                print(cell, end="", flush=True)
+            print()
 
 
 def split(options: argparse.Namespace) -> Bench:
@@ -107,8 +109,8 @@ def split(options: argparse.Namespace) -> Bench:
     return Bench(training, parts[0], parts[2], parts[1], releases)
 
 
-def line(bench: Bench, count: int, names: Sequence[str]) -> str:
-    """Measure one number of shadow models."""
+def cells(bench: Bench, count: int, names: Sequence[str]) -> Iterator[str]:
+    """Measure one number of shadow models; what is measured is shown at once."""
     knowledge = bench.knowledge(count)
     started = time.process_time()
     order = order_for(bench.releases[0], knowledge, layers=None, most=count)
@@ -120,11 +122,11 @@ def line(bench: Bench, count: int, names: Sequence[str]) -> str:
     squares = np.square(truth).sum(1)[:, None] + np.square(pool).sum(1) - 2 * truth @ pool.T
     oracle = float(squares.min(axis=1).mean() / truth.shape[1])
     mean = float(np.square(pool[-count:].mean(axis=0) - truth).mean())
-    cells = [f"{count:7d} {oracle:8.4f} {mean:8.4f}"]
+    yield f"{count:7d} {oracle:8.4f} {mean:8.4f}"
     for name in names:
         error, seconds = attacked(ATTACKS[name], bench, knowledge, truth)
-        cells.append(f"{error:14.4f} {seconds:5.1f}")
-    return "".join(cells) + f"{trained:15.1f}"
+        yield f"{error:14.4f} {seconds:5.1f}"
+    yield f"{trained:15.1f}"
 
 
 def attacked(

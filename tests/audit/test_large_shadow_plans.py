@@ -75,7 +75,7 @@ def test_the_attack_is_tried_on_few_and_its_memory_is_stated(trained: list[int])
     assert sum(trained) <= 20
     (order,) = large_orders(plan, 0)
     bound = Ridge().memory(order)
-    assert bound == 16 * 120**2 + 8192 * order.layout.whole + 20 * 120 * 64
+    assert bound == 16 * 120**2 + 16 * 1024 * order.layout.whole + 20 * 120 * 64
     assert cost.memory > bound
 
 

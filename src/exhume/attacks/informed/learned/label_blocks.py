@@ -35,6 +35,7 @@ from exhume.attacks.informed.learned.streamed_kernel import (
 from exhume.protocol.arrays import Array, FloatArray
 from exhume.runtime.cache_rows import blocks_of
 from exhume.shadows import ShadowSet
+from exhume.shadows.order import FEWEST, MOST_BYTES
 
 DENSE = 4096
 """Up to this many shadow models, eigendecompositions try every penalty."""
@@ -42,15 +43,13 @@ BLOCK = 8192
 """The most shadow models in a block."""
 SOUGHT = 2048
 """How many models of a block a penalty is sought on."""
-_FEWEST = 16
-"""A label with fewer shadow models has no block of its own."""
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedByLabel:
     """The attack learned from a large set: ``mixed`` predicts the label, then its block the record.
 
-    A label without a block of its own is read by ``mixed``. ``misread`` flags the models of
+    A label without shadow models is read by ``mixed``. ``misread`` flags the models of
     ``mixed`` whose label it predicts wrongly when they are left out. ``lines`` convert the gap to
     the nearest model to an expected squared error, by label (None: ``mixed``).
     """
@@ -114,7 +113,7 @@ def learned_by_label(
 
     Leave-one-out errors on the shadow models, clipped to ``value_range``, decide everything.
     """
-    trial = shadows.first(TRIAL)
+    trial = shadows.first(max(FEWEST, min(TRIAL, MOST_BYTES // (4 * shadows.differences.shape[1]))))
     board = Board(trial, directions(trial.differences, shadows.order.layout.first_block()))
     chosen = choose(board, len(trial), label_known, value_range)
     fit, every = _BlockFits(shadows), np.arange(len(shadows))
@@ -124,8 +123,7 @@ def learned_by_label(
     blocks = dict[object, BlockRegression]()
     if chosen.by_label:
         labels = shadows.targets.labels
-        names, counts = np.unique(labels, return_counts=True)
-        wanted = names[counts >= _FEWEST]
+        wanted = np.unique(labels)
         if len(every) <= BLOCK:
             whole = fit(chosen.kernel, every, labels)
             blocks = {name.item(): whole for name in wanted}

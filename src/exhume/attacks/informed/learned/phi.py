@@ -15,7 +15,7 @@ from exhume.runtime.cache_rows import blocks_of
 _CLIP = 100.0
 """No training like that of the shadow models gives standardised inputs beyond this."""
 MOST_INPUTS = 4096
-"""The most principal components that are the inputs of φ."""
+"""The most principal components that are the inputs of φ, where memory holds as many models."""
 _FLOOR = 1e-3
 """The smallest deviation of a coordinate that counts, relative to that of all coordinates."""
 
@@ -95,7 +95,7 @@ def standardised(differences: Array, inputs: int) -> Standard:
     """Return the standardisation of shadow models (k, P), to ``inputs`` numbers if fewer than P.
 
     The shadow models span only k − 1 dimensions, so k principal directions lose nothing. They are
-    those of the first ``MOST_INPUTS`` shadow models.
+    those of the first ``inputs`` shadow models.
     """
     mean, deviation = _moments(differences)
     # A parameter that records hardly change contains rounding errors, which must not be amplified.
@@ -104,7 +104,7 @@ def standardised(differences: Array, inputs: int) -> Standard:
     plain = Standard(mean, scale, None)
     if inputs >= differences.shape[1]:
         return plain
-    rows = plain(differences[:MOST_INPUTS])
+    rows = plain(differences[: max(inputs, 1)])
     values, vectors = np.linalg.eigh((rows @ rows.T).astype(np.float64))
     kept = np.argsort(values)[::-1][:inputs]
     # A direction that no shadow model has contains only rounding errors: it is dropped.

@@ -35,6 +35,7 @@ from exhume.protocol.knowledge import Knowledge, KnownAttributes
 from exhume.protocol.reconstruction import Reconstruction, Status
 from exhume.protocol.release import Release
 from exhume.shadows import Order, first_models, order_for, shadows_of
+from exhume.shadows.order import FEWEST, MOST_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ class Ridge(ParsedAttack[RidgeProblem]):
     ``layers`` restricts the attack to parameters by name, ``shadows`` bounds the number of models
     trained. Beyond 4,096 of them each label has a kernel of its own, streamed from the set of
     shadow models. Memory: up to there 8 bytes × shadows × parameters (2 GB at most) and 100 bytes ×
-    shadows²; beyond, 16 bytes × models² of a label (1.1 GB at most), 8 KB × parameters, and 20
-    bytes × shadows × entries of a record.
+    shadows²; beyond, 16 bytes × models² of a block (1.1 GB at most), 16 KB × parameters (2 GB at
+    most), and 20 bytes × shadows × entries of a record.
     """
 
     name: ClassVar[str] = "ridge"
@@ -82,16 +83,19 @@ class Ridge(ParsedAttack[RidgeProblem]):
         """Return a bound on the bytes that learning from a large order takes."""
         models, entries = len(order.targets), math.prod(order.targets.record_shape)
         block = min(models, BLOCK)
-        return 16 * block**2 + 8 * 1024 * order.layout.whole + 20 * models * entries
+        rows = 4 * 1024 * order.layout.whole
+        trial = 2 * min(rows, MOST_BYTES)
+        return 16 * block**2 + max(trial, 4 * min(rows, 1 << 28)) + 20 * models * entries
 
     def _solve(self, problem: RidgeProblem, rng: np.random.Generator) -> Reconstruction:
         order, knowledge = problem.order, problem.knowledge
         label_known = knowledge.labels is not None and order.training.classes is not None
         known, value_range = knowledge.known_attributes, knowledge.value_range
+        dense = min(DENSE, max(FEWEST, MOST_BYTES // (4 * order.layout.whole)))
         if known is not None:
             # Known entries are regressors beside the release, which takes one dense kernel.
-            order = first_models(order, DENSE)
-        large = len(order.targets) > DENSE
+            order = first_models(order, dense)
+        large = len(order.targets) > dense
         try:
             taught: Learned | LearnedByLabel
             taught = (learned_in_blocks if large else learned)(order, label_known, value_range)

@@ -1,7 +1,8 @@
 """Kernel ridge on a block of shadow models that are read from a mapped file, 1,024 at a time.
 
 One Cholesky factor per penalty that is tried takes the place of the eigendecomposition, which takes
-several times as long. Memory: 16 bytes × models² of the block, and 8 KB × parameters.
+several times as long. Memory: 16 bytes × models² of the block, and four arrays of the rows that are
+read at a time (256 MB each at most).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from exhume.attacks.informed.learned.shadow_regression import OTHER_LABEL
 from exhume.protocol.arrays import Array, FloatArray
 from exhume.runtime.pages import forget
 
-_ROWS = 1024
+_ROWS, _BYTES = 1024, 1 << 28
 _STEP = 2
 """The search for a penalty goes this far along ``PENALTIES`` at a time: half a decade."""
 Places = NDArray[np.int64]
@@ -48,9 +49,10 @@ class StreamedDirections:
         return blank
 
     def parts(self) -> Iterator[tuple[slice, Array]]:
-        """Yield 1,024 rows at a time, with their places among these."""
-        for start in range(0, len(self.places), _ROWS):
-            part = slice(start, min(start + _ROWS, len(self.places)))
+        """Yield 1,024 rows at a time, or 256 MB, with their places among these."""
+        count = max(1, min(_ROWS, _BYTES // (4 * self.differences.shape[1])))
+        for start in range(0, len(self.places), count):
+            part = slice(start, min(start + count, len(self.places)))
             yield part, self.differences[self.places[part]] / np.float32(self.size)
             forget(self.differences)
 

@@ -25,6 +25,7 @@ from exhume.protocol.images import channels_are_first
 from exhume.protocol.seeds import stream
 from exhume.runtime.pages import forget
 from exhume.shadows import ShadowSet
+from exhume.shadows.order import FEWEST, MOST_BYTES
 
 Range = tuple[float, float]
 MOST_WEIGHTS = 20_000_000
@@ -59,7 +60,8 @@ def network_for(shadows: ShadowSet, fitting: Fitting) -> ReconstructorNetwork:
         whole = DenseReconstructor(width, shape, fitting.hidden, fitting.value_range)
     if whole.weights() <= MOST_WEIGHTS:
         return whole
-    return replace(whole, inputs=min(width, len(shadows), MOST_INPUTS))
+    most = min(MOST_INPUTS, max(FEWEST, MOST_BYTES // (4 * width)))
+    return replace(whole, inputs=min(width, len(shadows), most))
 
 
 def trained(shadows: ShadowSet, fitting: Fitting) -> Phi:
