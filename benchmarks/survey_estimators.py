@@ -178,12 +178,14 @@ def main() -> None:
     for case in wanted:
         if case.name in rows and not fresh:
             continue
-        rows[case.name] = row = judge(case)
+        row = judge(case)
         print(row.line(), flush=True)
+        # Others may have kept rows in the meantime.
+        rows = {**_kept(), case.name: row}
         if not options.only_print:
             _keep(rows, cases)
     if not options.only_print:
-        _keep(rows, cases)
+        _keep(_kept(), cases)
 
 
 if __name__ == "__main__":

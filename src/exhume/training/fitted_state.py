@@ -32,6 +32,23 @@ def state_of(estimator: Any) -> dict[str, Array]:
     return {path: _finite(array) for path, array in _walk(estimator, "", 0)}
 
 
+def parts_with(
+    owner: Any, attribute: str, path: str = "", depth: int = 0
+) -> Iterator[tuple[str, Any]]:
+    """Yield every part of a fitted estimator that has an attribute, by its path.
+
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> pipeline = make_pipeline(CountVectorizer()).fit(["one text"])
+    >>> [path for path, _ in parts_with(pipeline, "vocabulary_")]
+    ['steps.0.1']
+    """
+    if hasattr(owner, "fit") and attribute in getattr(owner, "__dict__", {}):
+        yield path, owner
+    for name, part in _parts(owner) if depth < _DEPTH else ():
+        yield from parts_with(part, attribute, f"{path}.{name}" if path else name, depth + 1)
+
+
 def restore(estimator: Any, state: Mapping[str, Array]) -> None:
     """Put the arrays of ``state`` into a fitted estimator, at their attribute paths.
 

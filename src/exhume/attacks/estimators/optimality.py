@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exhume.attacks.estimators.network_gradient import FittedNetwork
+from exhume.attacks.estimators.prior_mean import PriorMean
 from exhume.protocol.arrays import Array, FloatArray
 
 if TYPE_CHECKING:
@@ -114,6 +115,24 @@ def _least_squares(fit: LinearFit) -> Found | None:
     return x, float(fit.predicted(x[None])[0, 0] + part.one[0])
 
 
+def _active_set(fit: LinearFit) -> Found | None:
+    """An L1 penalty: columns with a weight show the record, the others go with them."""
+    own, weights = fit.settings, fit.coefficients[0]
+    alpha = float(fit.numbers.get("alpha_", np.asarray(getattr(own, "alpha", np.nan))))
+    share = float(fit.numbers.get("l1_ratio_", np.asarray(getattr(own, "l1_ratio", 1.0))))
+    active = weights != 0
+    if not own.fit_intercept or not active.any():
+        return None
+    rest = fit.labels[:, None] - fit.predicted(fit.rows)
+    strength = (len(fit.rows) + 1) * alpha
+    penalty = strength * (share * np.sign(weights) + (1.0 - share) * weights)
+    part = fit.missing(rest, penalty, np.zeros(1))
+    if abs(part.one[0]) <= _LEAST * np.abs(rest).sum():
+        return None
+    x = PriorMean.of(fit.rows).given(part.solved(), active)
+    return x, float(fit.predicted(x[None])[0, 0] + part.one[0])
+
+
 def _huber(fit: LinearFit) -> Found | None:
     scale, limit = float(fit.numbers["scale_"]), float(fit.settings.epsilon)
     rest = (fit.labels[:, None] - fit.predicted(fit.rows)) / scale
@@ -163,8 +182,15 @@ def _network(fit: LinearFit) -> Found | None:
 
 
 _SOLVED: Mapping[str, Callable[[LinearFit], Found | None]] = {
+    "ElasticNet": _active_set,
+    "ElasticNetCV": _active_set,
     "HuberRegressor": _huber,
     "Lars": _least_squares,
+    "Lasso": _active_set,
+    "LassoCV": _active_set,
+    "LassoLars": _active_set,
+    "LassoLarsCV": _active_set,
+    "LassoLarsIC": _active_set,
     "LinearRegression": _least_squares,
     "LinearSVC": _support_vectors,
     "MLPClassifier": _network,

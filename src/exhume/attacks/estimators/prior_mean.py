@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from exhume.attacks.estimators.refit_search import SolvedRecord
-from exhume.protocol.arrays import FloatArray
+from exhume.protocol.arrays import Array, FloatArray
 
 _SHRINKAGE = 0.1
 """The share of the columns' own variances in the covariance: rows are few."""
@@ -27,6 +27,16 @@ class PriorMean:
         own = np.diag(np.maximum(np.diag(covariance), 1e-12))
         shrunk = (1.0 - _SHRINKAGE) * covariance + _SHRINKAGE * own
         return PriorMean(rows.mean(axis=0), np.asarray(np.linalg.inv(shrunk)))
+
+    def given(self, unknowns: FloatArray, known: Array) -> FloatArray:
+        """Return the likeliest record with the values that are ``known`` (unknowns, bool)."""
+        open_, apart = ~known, unknowns - self.mean
+        filled = unknowns.copy()
+        if open_.any():
+            pull = self.precision[np.ix_(open_, known)] @ apart[known]
+            own = self.precision[np.ix_(open_, open_)]
+            filled[open_] = self.mean[open_] - np.linalg.solve(own, pull)
+        return filled
 
     def filled(self, found: SolvedRecord) -> tuple[SolvedRecord, FloatArray]:
         """Return the record's posterior mean, and each unknown's deviation (at most 1).

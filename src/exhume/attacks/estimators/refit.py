@@ -16,6 +16,7 @@ from exhume.attacks.estimators.prior_mean import PriorMean
 from exhume.attacks.estimators.refit_search import EXACT, SolvedRecord, search
 from exhume.attacks.estimators.release_map import ReleaseMap
 from exhume.attacks.estimators.revealed_levels import named, revealed_levels
+from exhume.attacks.estimators.revealed_terms import revealed_terms
 from exhume.protocol.arrays import Array, FloatArray
 from exhume.protocol.attack import (
     GroupedAttack,
@@ -156,7 +157,10 @@ class Refit(GroupedAttack[FittedRelease]):
 
     def _answer(self, maps: Sequence[ReleaseMap], problem: FittedRelease) -> Reconstruction:
         """Rebuild one target; one with a level of its own needs fits with this level."""
-        own = revealed_levels(problem)
+        texts, own = revealed_terms(problem), revealed_levels(problem)
+        schema = problem.estimator.schema
+        if schema is not None:
+            own += [level for one in texts for level in one.levels(schema)]
         held = tuple(level.entries(problem.estimator) for level in own)
         first = first_loss(problem)
         if first is not None:
@@ -171,7 +175,8 @@ class Refit(GroupedAttack[FittedRelease]):
             rng = np.random.default_rng(0)
             for map_ in maps:
                 map_.learn(self.shadows + 2 * map_.unknowns, rng)
-        return named(_solved(maps, problem, self.fits), own)
+        terms = [term for one in texts for term in one.terms]
+        return named(_solved(maps, problem, self.fits), own, terms)
 
 
 def _as_long(estimator: Estimator, epochs: int) -> Estimator:

@@ -69,10 +69,16 @@ def _new(released: Array, before: Array | None) -> list[str]:
     return new if len(new) <= _MOST else []
 
 
-def named(answer: Reconstruction, levels: Sequence[RevealedLevel]) -> Reconstruction:
-    """Return an answer whose message names the levels."""
-    if not levels:
+def named(
+    answer: Reconstruction, levels: Sequence[RevealedLevel], terms: Sequence[str] = ()
+) -> Reconstruction:
+    """Return an answer whose message names the levels, and the terms of texts."""
+    if not levels and not terms:
         return answer
-    told = ", ".join(f"{one.column} {one.level}" for one in levels)
+    parts = [f"{one.column} {one.level}" for one in levels]
+    parts += (
+        [f"the term{'s' if len(terms) > 1 else ''} {', '.join(terms[:_MOST])}"] if terms else []
+    )
+    told = ", ".join(parts)
     message = f"the release lists what no known record has: {told}"
     return replace(answer, message="; ".join(part for part in (message, answer.message) if part))
