@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from unicodedata import combining, east_asian_width
 
@@ -149,3 +150,39 @@ def test_the_example_is_a_valid_audit() -> None:
     config = parse(text, folder=Path(), source="example")
     assert len(config.setting) >= 5
     assert make_plan(config).units()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("report", "run", "--format", "htm"), "Did you mean 'html'?"),
+        (("list", "--release", "gradiant"), "Did you mean 'gradient'?"),
+        (("completion", "zhs"), "Did you mean 'zsh'?"),
+        (("report", "run", "--format", "spreadsheet"), "'model-card'."),
+    ],
+)
+def test_a_choice_that_does_not_exist_is_answered_with_the_one_meant(
+    arguments: tuple[str, ...], meant: str
+) -> None:
+    found = invoke(*arguments)
+    said = " ".join(found.err.replace("│", " ").split())
+    assert found.code == 2
+    assert said.startswith("Usage: exhume")
+    assert meant in said
+    assert "Value error" not in said
+
+
+def test_paragraphs_of_the_help_are_wrapped_to_the_terminal() -> None:
+    """Not where the source breaks its lines."""
+    said = [line.rstrip() for line in invoke("gate", "--help").out.splitlines()]
+    start = next(i for i, line in enumerate(said) if line.startswith(" A setting passes if"))
+    paragraph = said[start : said.index("", start)]
+    assert len(paragraph) >= 2
+    width = max(map(len, said))
+    for line, after in pairwise(paragraph):
+        assert len(line) + 1 + len(after.split()[0]) > width - 2, line
+
+
+def test_a_file_that_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_bytes(b"\xff\xfe\x00")
+    assert "it is not text in UTF-8" in invoke("audit", tmp_path / "a.toml").error

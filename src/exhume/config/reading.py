@@ -62,6 +62,8 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not an audit's file: it is not text in UTF-8") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
 
