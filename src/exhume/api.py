@@ -64,7 +64,7 @@ class AuditedRun:
             if reached is not None:
                 rate = (
                     f"{one.attack} rebuilt {reached.rate:.0%} of {reached.trials} targets "
-                    f"[{reached.low:.0%} – {reached.high:.0%}]"
+                    f"[{reached.low:.0%}–{reached.high:.0%}]"
                 )
             blind = "" if one.blind is None else f", a blind guess {one.blind.rate:.0%}"
             lines.append(f"{one.setting}: {rate}{blind}")
