@@ -1,4 +1,4 @@
-"""Where a search starts: what the optimum of a linear model is missing beside the known records.
+"""Where a search starts: what an optimum or a sum is missing beside the known records.
 
 At the optimum, the records' gradients and the penalty's add up to zero. The one that is missing is
 a multiple of the unknown record with a 1 for the intercept: the ratio of both is the record.
@@ -98,6 +98,13 @@ def optimal_record(problem: FittedRelease) -> Found | None:
     return (back[0], found[1]) if len(back) else None
 
 
+def counted_record(problem: FittedRelease) -> Found | None:
+    """Return the record that is left of released counts; None where nothing is counted."""
+    if type(problem.estimator.final).__name__ != "CategoricalNB":
+        return None
+    return optimal_record(problem)
+
+
 def _least_squares(fit: LinearFit) -> Found | None:
     """Ordinary least squares, on the inliers that the model names if it names some."""
     inliers = fit.numbers.get("inlier_mask_")
@@ -171,6 +178,24 @@ def _support_vectors(fit: LinearFit) -> Found | None:
     return (x, label) if apart <= _ALIKE * np.linalg.norm(part.one) else None
 
 
+def _counted(fit: LinearFit) -> Found | None:
+    """Counts of categories per class: those of the known records leave the record's own."""
+    classes = np.unique(fit.labels)
+    own = np.rint(fit.numbers["class_count_"]) - [np.sum(fit.labels == one) for one in classes]
+    if np.count_nonzero(own) != 1 or own.max() != 1:
+        return None
+    place = int(np.argmax(own))
+    inside = fit.rows[fit.labels == classes[place]].astype(np.int64)
+    x = np.zeros(fit.rows.shape[1])
+    for column in range(len(x)):
+        counts = np.rint(fit.numbers[f"category_count_.{column}"][place])
+        left = counts - np.bincount(inside[:, column], minlength=len(counts))
+        if np.count_nonzero(left) != 1:
+            return None
+        x[column] = float(np.argmax(left))
+    return x, classes[place]
+
+
 def _network(fit: LinearFit) -> Found | None:
     """A network that L-BFGS trained: the gradient vanishes as far as the solver went."""
     own = fit.settings
@@ -182,6 +207,7 @@ def _network(fit: LinearFit) -> Found | None:
 
 
 _SOLVED: Mapping[str, Callable[[LinearFit], Found | None]] = {
+    "CategoricalNB": _counted,
     "ElasticNet": _active_set,
     "ElasticNetCV": _active_set,
     "HuberRegressor": _huber,

@@ -11,7 +11,7 @@ import numpy as np
 
 from exhume.attacks.estimators.first_loss import epochs_of, first_loss
 from exhume.attacks.estimators.held_unknowns import HeldUnknowns
-from exhume.attacks.estimators.optimality import optimal_record
+from exhume.attacks.estimators.optimality import counted_record, optimal_record
 from exhume.attacks.estimators.prior_mean import PriorMean
 from exhume.attacks.estimators.refit_search import EXACT, SolvedRecord, search
 from exhume.attacks.estimators.release_map import ReleaseMap
@@ -200,6 +200,9 @@ def _solved(maps: Sequence[ReleaseMap], problem: FittedRelease, fits: int) -> Re
     if knowledge.labels is not None and problem.estimator.classifies:
         able = [map_ for map_ in able if map_.label == knowledge.labels[0]]
     found: list[tuple[ReleaseMap, SolvedRecord]] = []
+    counted = counted_record(problem)
+    if counted is not None:
+        return _counted(counted, knowledge)
     start = optimal_record(problem)
     for map_ in sorted(able, key=lambda one: _apart(one, problem.attributes)):
         target = map_.read(problem.attributes)
@@ -215,6 +218,20 @@ def _solved(maps: Sequence[ReleaseMap], problem: FittedRelease, fits: int) -> Re
     map_, best = min(found, key=lambda pair: pair[1].residual)
     told = _told(map_, best, knowledge)
     return told if problem.labelled else replace(told, labels=None)
+
+
+def _counted(found: tuple[FloatArray, object], knowledge: Knowledge) -> Reconstruction:
+    """Return a record that sums show exactly."""
+    x, label = found
+    return Reconstruction(
+        x.reshape(1, *knowledge.record_shape),
+        Status.CONVERGED,
+        labels=np.asarray([label]),
+        confidence=np.ones(1),
+        error_estimate=np.zeros(1),
+        message="the counts less those of the known records are the record's own",
+        stats={"columns found": len(x)},
+    )
 
 
 def _apart(map_: ReleaseMap, attributes: Mapping[str, Array]) -> float:
