@@ -9,6 +9,7 @@ import pytest
 from tests.shadows import small_network as small
 from tests.shadows.test_shared_training import same_by
 
+from exhume.attacks import Reconstructor, Ridge
 from exhume.audit import Processes
 from exhume.protocol.records import Records
 from exhume.runtime.cache import Cache
@@ -69,6 +70,20 @@ class TestChoice:
         np.testing.assert_allclose(shadows.errors, gaps[:16], rtol=0.05)
         assert 1e-5 < gaps.mean() < first_order.MOST_OFF
         assert f"to first order, {shadows.errors.mean():.2%} off" in shadows.note()
+
+    def test_attacks_say_how_the_models_were_made(self, tmp_path: Path) -> None:
+        """The message and the statistics are what the run log and the report show."""
+        order = ordered()
+        knowledge = small.knowledge(
+            order.mechanism, fixed_set=order.fixed_set, shadow_targets=order.targets
+        )
+        release = order.mechanism.publish(
+            order.fixed_set.with_record(small.targets(1)), rng=np.random.default_rng(0)
+        )
+        for attack in (Ridge(), Reconstructor(hidden=(20,), epochs=2)):
+            found = attack.reconstruct(release, knowledge, rng=0)
+            assert "shadow models were trained to first order" in found.message
+            assert 1e-5 < float(found.stats["shadow_error"]) < first_order.MOST_OFF
 
     def test_a_large_error_leaves_training_exact(self, tmp_path: Path) -> None:
         order, cache = ordered(known=30), Cache(tmp_path)

@@ -65,6 +65,11 @@ class ShadowSet:
             size = float(np.linalg.norm(difference))
         return size > _FAR * self._longest
 
+    def stats(self) -> dict[str, float]:
+        """Return the numbers about these shadow models for the log."""
+        exact = {} if self.errors is None else {"shadow_error": float(self.errors.mean())}
+        return {"shadows": len(self), **exact}
+
     def note(self) -> str:
         """Return remarks on these shadow models for the reader of the results."""
         parts = []

@@ -231,7 +231,7 @@ def _answer(
         error_estimate=np.array([error]),
         message="; ".join(part for part in parts if part),
         stats={
-            "shadows": len(taught.shadows),
+            **taught.shadows.stats(),
             "epochs": taught.phi.epochs,
             "held_out_error": evidence.error,
             "blind_error": evidence.blind_error,

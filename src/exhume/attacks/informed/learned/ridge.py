@@ -141,7 +141,7 @@ def _answer(
         error_estimate=np.array([error]),
         message="; ".join(part for part in [*parts, taught.shadows.note()] if part),
         stats={
-            "shadows": len(taught.shadows),
+            **taught.shadows.stats(),
             "kernel": taught.kernel.value,
             "by_label": taught.by_label,
             "label_accuracy": taught.accuracy,
