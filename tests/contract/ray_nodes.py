@@ -92,6 +92,8 @@ def nodes(count: int) -> Iterator[Nodes]:
         # A machine that is busy with other tests starts workers slowly; that is not a failure.
         patch.setenv("RAY_worker_register_timeout_seconds", "300")
         patch.setenv("RAY_health_check_timeout_ms", "60000")
+        # Nor are workers to be killed where other tests take most of the memory.
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")
         started = Nodes()
         try:
             for _ in range(count):

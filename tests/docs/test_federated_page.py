@@ -26,10 +26,12 @@ def test_a_reader_can_follow(tmp_path: Path) -> None:
     """In a process of its own: Flower's simulation starts Ray, and changes the environment."""
     paths = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     around = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+    # Ray would kill clients where other tests take most of the memory.
+    own = {"PYTHONPATH": paths, "FLWR_HOME": str(tmp_path), "RAY_memory_monitor_refresh_ms": "0"}
     done = subprocess.run(
         [sys.executable, "-c", FOLLOW],
         cwd=tmp_path,
-        env={**around, "PYTHONPATH": paths, "FLWR_HOME": str(tmp_path), "COLUMNS": "80"},
+        env={**around, **own, "COLUMNS": "80"},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,

@@ -34,6 +34,8 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the rehearsals, which run in a process of their own."""
     folder = tmp_path_factory.mktemp("rehearsals")
     own = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+    # Ray would kill clients where other tests take most of the memory.
+    own["RAY_memory_monitor_refresh_ms"] = "0"
     around = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("rehearsal.py")), str(folder)],
