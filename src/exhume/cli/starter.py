@@ -219,7 +219,7 @@ def _known(answers: StarterAnswers) -> str:
             "[knowledge]",
             "# The records that the adversary knows: all training records except the target.",
             f"fixed_set = {known}",
-            "# initial = false           # if the adversary lacks the initial parameters"
+            '# initial = "init.pt"       # the parameters before the first step, if it has them'
             if answers.network
             else "# labels = true             # if the adversary knows the target's label",
         ]
@@ -231,12 +231,12 @@ def _training() -> str:
         [
             "# The training as it was: the adversary is assumed to know it.",
             "[knowledge.training]",
-            'optimiser = "sgd"           # or "adam"',
+            'optimiser = "sgd"           # or "adam", "adamw", "rmsprop"',
             "learning_rate = 0.1",
             "momentum = 0.0",
             "epochs = 100",
             "# batch_size = 32           # default: all records in each step",
-            "# seed = 0                  # draws the initial parameters and the order",
+            "# seed = 0                  # initial parameters and order as Exhume draws them",
         ]
     )
 
