@@ -67,23 +67,25 @@ class TestCounting:
         assert (entries["a"].won, entries["a"].compared) == (1.0, 3)
         assert (entries["b"].won, entries["c"].won) == (1.5, 1.5)
 
-    def test_a_start_at_the_truth_is_no_attack(self):
+    def test_nobody_wins_where_no_attack_worked(self):
+        failed = {"statuses": {"NOT_CONVERGED": 5}}
+        guess = row("oblivious", error=0.1, baseline=True)
+        entries = {name: _Entry() for name in ("oblivious", "kkt", "bilevel")}
+        _compare([guess, row("kkt", error=0.3, **failed), row("bilevel", **failed)], entries)
+        assert all(entry.compared == 0 for entry in entries.values())
+        # An attack that claims success, and is worse than the guess, has lost to it.
+        _compare([guess, row("kkt", error=0.3)], entries)
+        assert (entries["oblivious"].won, entries["kkt"].compared) == (1.0, 1)
+
+    def test_settings_that_study_a_start_are_left_out(self):
         part = find("runkel2024", "initialisation")
-        size = part.size(Scale.SMOKE)
-        config = part.config(size, seed=0)
+        config = part.config(part.size(Scale.SMOKE), seed=0)
+        plain = config.setting[0].model_copy(update={"start": None, "name": "its own start"})
+        config = config.model_copy(update={"setting": (*config.setting, plain)})
         rows = [row("bilevel", setting=table.name) for table in config.setting]
-        run = StudyRun(
-            "runkel2024",
-            part.name,
-            "smoke",
-            size.plain(),
-            0,
-            (),
-            decoded(Summary, {"rows": encoded(rows)}),
-        )
-        counted = [table.name for table, _ in _counted(run, config)]
-        assert counted
-        assert not [name for name in counted if "truth" in name]
+        summary = decoded(Summary, {"rows": encoded(rows)})
+        run = StudyRun("runkel2024", part.name, "smoke", {}, 0, (), summary)
+        assert [table.name for table, _ in _counted(run, config)] == ["its own start"]
 
     def test_an_attack_without_a_part_of_it_is_left_out(self):
         part = find("liu2024", "ablation")
@@ -107,6 +109,11 @@ class TestPage:
         headings = re.findall(r"^## (.*)$", leaderboard(RESULTS), re.MULTILINE)
         assert len(headings) > 3
         assert all(heading[0].isupper() for heading in headings)
+
+    def test_blind_guesses_stand_after_the_attacks(self):
+        for table in leaderboard(RESULTS).split("\n## ")[1:]:
+            guesses = [line.startswith("| *") for line in table.splitlines() if line[:2] == "| "]
+            assert guesses == sorted(guesses), table
 
     def test_every_defended_setting_with_a_utility_is_on_it(self):
         part = find("liu2024", "utility")

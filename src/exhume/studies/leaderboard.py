@@ -17,7 +17,7 @@ from exhume.stats.proportions import pooled_share
 from exhume.studies.catalogue import find, papers
 from exhume.studies.defended import counted, defences
 from exhume.studies.publish import published
-from exhume.studies.reading import StudyRun, shown
+from exhume.studies.reading import StudyRun, shown, worked
 
 if TYPE_CHECKING:
     from exhume.config import Config, SettingTable
@@ -37,13 +37,16 @@ summaries as the pages of results.
 studies require a smaller distance; targets on which the attack gave up count as failures), with a \
 95 % interval: the wider of the intervals over settings and over targets. Settings differ in \
 difficulty and few attacks ran on all of them, so this share is not a rank; *won* is. It compares \
-two attacks on every setting on which both ran, by their mean error, and is the share of these \
-comparisons that the attack won. Seconds per target are wall-clock times on one thread of a \
-machine that also did other work; shadow models are trained once for all attacks and are not \
+two attacks on every setting on which both ran and at least one of them worked, by their mean \
+error, and is the share of these comparisons that the attack won: where both fail, neither wins. \
+An attack worked if it reports success on most targets; a blind guess has nothing to report, and \
+stands for comparison after the attacks. Seconds per target are wall-clock times on one thread \
+of a machine that also did other work; shadow models are trained once for all attacks and are not \
 counted.
 
-The page omits searches that start at the truth, which are not attacks, and attacks that studies \
-run only for comparison, with a part switched off or without knowledge of a defence. To add your \
+The page omits settings that study where a search starts: at the truth, which is no attack, or \
+worse than by default. It omits attacks that studies run only for comparison, with a part switched \
+off or without knowledge of a defence. To add your \
 own attack, see [Studies](../how-to/studies.md#your-own-attack)."""
 
 
@@ -56,10 +59,12 @@ class _Entry:
     seconds: float = 0.0
     errors: list[float] = field(default_factory=list)
     steps: set[int] = field(default_factory=set)
+    guess: bool = False
     won: float = 0.0
     compared: int = 0
 
     def add(self, row: Row, steps: int | None) -> None:
+        self.guess = row.baseline
         self.counts.append(counted(row))
         self.seconds += row.seconds
         square, root = (row.metrics.get(name) for name in ("mse", "rmse"))
@@ -118,7 +123,7 @@ def _kind(table: SettingTable) -> str:
 def _counted(run: StudyRun, config: Config) -> Iterator[tuple[SettingTable, list[Row]]]:
     """Yield each setting of real attacks, with the rows of complete attacks."""
     for table in config.setting:
-        if table.start is not None and table.start.truth > 0:
+        if table.start is not None:
             continue
         reduced = {o.attack for o in table.options if any(_off(o.values(), s) for s in _SWITCHES)}
         rows = [
@@ -149,8 +154,13 @@ def _attacks(declared: Sequence[tuple[StudyRun, Config]]) -> list[str]:
 
 
 def _compare(rows: Sequence[Row], entries: Mapping[str, _Entry]) -> None:
-    """Count by pairs which attack has the smaller mean error; a tie is half a win for both."""
+    """Count by pairs which attack has the smaller mean error; a tie is half a win for both.
+
+    Where no attack worked, the smaller error is no merit: nobody wins.
+    """
     for one, other in combinations(rows, 2):
+        if not any(worked(row) and not row.baseline for row in (one, other)):
+            continue
         metric = next((m for m in _ERRORS if m in one.metrics and m in other.metrics), None)
         if metric is None:
             continue
@@ -173,7 +183,7 @@ def _table(entries: Mapping[str, _Entry], settings: int) -> str:
         reach = pooled_share(entry.counts)
         ran = len(entry.counts)
         cells = [
-            name,
+            f"*{name}*" if entry.guess else name,
             f"{entry.won / entry.compared:.0%} of {entry.compared}" if entry.compared else "–",
             f"{entry.rate:.0%} [{reach.low:.0%}–{reach.high:.0%}]",
             shown(float(np.median(entry.errors))) if entry.errors else "–",
@@ -186,7 +196,7 @@ def _table(entries: Mapping[str, _Entry], settings: int) -> str:
     return "\n".join(lines)
 
 
-def _place(item: tuple[str, _Entry]) -> tuple[float, float, str]:
+def _place(item: tuple[str, _Entry]) -> tuple[bool, float, float, str]:
     name, entry = item
     won = entry.won / entry.compared if entry.compared else -1.0
-    return -won, -entry.rate, name
+    return entry.guess, -won, -entry.rate, name
