@@ -149,13 +149,14 @@ class ClientSteps:
             rate if told else None,
             batch_size=size if len(steps) > 1 else None,
             momentum=momentum,
-            defences=() if self._limit is None or len(steps) > 1 else (self._clipped(rate),),
+            defences=self._clipped(rate) if told and len(steps) == 1 else (),
         )
 
-    def _clipped(self, rate: float) -> str:
-        """Return what clipping does to the change of one step, as a table of the audit's file."""
-        assert self._limit is not None
-        return f'{{ name = "clipping", norm = {rate * self._limit} }}'
+    def _clipped(self, rate: float) -> tuple[str, ...]:
+        """Return what clipping does to the change of one step, as tables of the audit's file."""
+        if self._limit is None:
+            return ()
+        return (f'{{ name = "clipping", norm = {rate * self._limit} }}',)
 
     def _repeated(self, steps: list[Records], rate: float, momentum: float) -> bool:
         """Whether the steps, taken again as the audit describes them, end at the same weights."""
