@@ -125,9 +125,13 @@ class GLM(Model):
         return [Weights({**self.parameters(theta), **scaler}) for theta, scaler in pairs]
 
     def scores(self, release: Weights, x: Array) -> FloatArray:
-        """Return the linear predictor (n, outputs) of records ``x``, after any scaler."""
+        """Return the linear predictor (n, outputs) of records ``x``, after any scaler.
+
+        It is not finite where a defence rounded a scale to 0.
+        """
         scaler = {name: a for name, a in release.parameters.items() if name.startswith("scaler.")}
-        return np.asarray(self.design(x, scaler) @ self.theta(release.parameters))
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            return np.asarray(self.design(x, scaler) @ self.theta(release.parameters))
 
     def means(self, scores: FloatArray) -> FloatArray:
         """Return class probabilities (n, classes), or the predicted responses (n, outputs)."""

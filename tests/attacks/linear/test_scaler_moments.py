@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -114,3 +115,15 @@ def test_the_whole_scaler_must_be_there() -> None:
         assert name in str(ScalerMoments().accepts(less, knowledge))
         unlabelled = replace(knowledge, fixed_set=Records(trials.fixed_set.x))
         assert ScalerMoments().accepts(release, unlabelled) is not None
+
+
+def test_a_scale_that_was_rounded_away_is_said_to_be_and_warns_of_nothing() -> None:
+    """One column varies by 1e-3, and one decimal leaves none of it."""
+    family = Family.LOGISTIC
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trials = attacked(Rounding(standardised(family), 1), _shifted(family), 4, attack=GLM())
+    assert {found.status for found in trials.found} == {Status.WRONG_ASSUMPTION}
+    (message,) = {found.message for found in trials.found}
+    assert "released scales are not above 0" in message
+    assert "rounded to 0" in message

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from exhume.attacks.linear import closed_forms, gradient_noise
-from exhume.attacks.linear.checks import contradiction
+from exhume.attacks.linear.checks import contradiction, lost_scales
 from exhume.attacks.linear.labels import (
     class_response,
     frequency,
@@ -51,7 +51,7 @@ class LinearCandidate:
 def answer(reading: Reading, knowledge: Knowledge) -> Reconstruction:
     """Solve, refine, rank and check."""
     if not (np.isfinite(reading.gradient).all() and np.isfinite(reading.coordinate_deviation)):
-        message = (
+        message = lost_scales(reading.scaler) or (
             "the fixed set's gradient overflows at the released parameters: no training ends there"
         )
         return nothing(knowledge, Status.WRONG_ASSUMPTION, message)

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from exhume.attacks.linear import closed_forms
 from exhume.attacks.linear.read_release import Reading
+from exhume.protocol.arrays import Array
 from exhume.protocol.knowledge import Knowledge
 from exhume.training.families import Family
 
 _MARGIN = 30.0
+
+
+def lost_scales(scaler: Mapping[str, Array]) -> str | None:
+    """Return why no record can be scaled by a released scaler, or None.
+
+    >>> lost_scales({"scaler.scale": np.array([0.0, 2.0])})
+    '1 of 2 released scales is not above 0, for example rounded to 0: no record can be scaled'
+    """
+    if not scaler:
+        return None
+    scales = scaler["scaler.scale"]
+    lost = int(np.sum(~(scales > 0.0)))
+    if lost == 0:
+        return None
+    verb = "is" if lost == 1 else "are"
+    return (
+        f"{lost} of {scales.size} released scales {verb} not above 0, for example rounded to 0: "
+        "no record can be scaled"
+    )
 
 
 def contradiction(reading: Reading, knowledge: Knowledge) -> str | None:

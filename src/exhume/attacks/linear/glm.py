@@ -78,7 +78,10 @@ class GLM(GroupedAttack[LinearRelease]):
         results: list[Reconstruction] = []
         for i in range(0, len(problems), _CHUNK):
             chunk = problems[i : i + _CHUNK]
-            for problem, reading in zip(chunk, _read(chunk, shared), strict=True):
+            # A scale that was rounded to 0 divides by it: a gradient that is not finite is refused.
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                readings = _read(chunk, shared)
+            for problem, reading in zip(chunk, readings, strict=True):
                 results.append(self._answer(reading, problem.knowledge, shared))
         return results
 
