@@ -7,7 +7,7 @@ import pytest
 from exhume.audit import make_plan
 from exhume.config import NetworkReleaseTable
 from exhume.protocol.errors import InputError
-from exhume.studies import Scale, find, parts
+from exhume.studies import Scale, find, papers, parts
 from exhume.studies.balle2022.private import noise_multiplier
 
 ALL = parts("balle2022")
@@ -30,6 +30,17 @@ def test_is_a_plan(part, scale):
 def test_rows_have_labels_of_their_own(part):
     labels = [row.label for row in part.rows(part.size(Scale.PAPER))]
     assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_headlines_are_rows_of_their_part_at_the_papers_size(paper):
+    declared = [part for part in parts(paper) if part.headlines]
+    assert len(declared) > 2
+    for part in declared:
+        size = part.size(Scale.PAPER)
+        laptop = {row.label for row in part.rows(part.size(Scale.LAPTOP))}
+        assert set(part.headlines) <= laptop, part.name
+        assert size.describe()
 
 
 def test_the_papers_sizes():

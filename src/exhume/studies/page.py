@@ -11,7 +11,7 @@ from exhume.studies.catalogue import papers, parts
 from exhume.studies.claims import ClaimRow, ClaimVerdict, Kind
 from exhume.studies.drawing import figure_file
 from exhume.studies.effort import effort
-from exhume.studies.part import Part
+from exhume.studies.part import Part, Scale
 from exhume.studies.publish import embedding_file, published
 from exhume.studies.reading import StudyRun, shown
 from exhume.studies.verdicts import JudgedPaper, JudgedPart, JudgedRow, judged_paper
@@ -33,7 +33,8 @@ def render(paper: str, results: Path) -> str:
     runs = published(results, paper)
     found = judged_paper(parts(paper), runs)
     absent = [part.name for part in parts(paper) if part.name not in runs]
-    blocks = [f"# {papers()[paper]}", *_contradicted(found), _tallies(found), _introduction(paper)]
+    blocks = [f"# {papers()[paper]}", *_contradicted(found), _tallies(found), *_headlines(found)]
+    blocks.append(_introduction(paper))
     blocks += [_confidence(found), _overview(found)]
     if absent:
         blocks.append(f"Declared, but not run for this page yet: {', '.join(absent)}.")
@@ -71,6 +72,29 @@ def _tallies(found: JudgedPaper) -> str:
     if checks:
         lines.append(_tally("checks of our own", checks))
     return "\n".join(lines)
+
+
+def _headlines(found: JudgedPaper) -> list[str]:
+    """Return the claims that a reader comes for: the paper's figure and size, and ours."""
+    lines = []
+    for one in found.parts:
+        sizes = [one.part.size(Scale.PAPER).describe(), one.part.size_of(one.run).describe()]
+        words = [f"; {size}" for size in sizes] if sizes[0] != sizes[1] else ["", ""]
+        for row in one.rows:
+            if row.row.label not in one.part.headlines:
+                continue
+            claim = f"[{one.part.name}](#{_anchor(one.part)}): {_claim(row.row)}"
+            figures = printed(row.row), measured(one.run, row)
+            cells = [claim, *(figure + size for figure, size in zip(figures, words, strict=True))]
+            cells += [v.kind.value if v else "" for v in (row.own, row.strongest)]
+            seconds = sum(line.seconds for line in one.run.summary.rows)
+            lines.append(f"| {' | '.join([*cells, f'`{one.run.command()}`', shown(seconds)])} |")
+    if not lines:
+        return []
+    titles = ["headline claim", "the paper", "here", *_COLUMNS.values(), "command", "seconds"]
+    head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    note = "Seconds are those of all attacks of the command, without trainings."
+    return ["\n".join([*head, *lines, "", note])]
 
 
 def _tally(title: str, verdicts: Sequence[ClaimVerdict]) -> str:

@@ -58,6 +58,10 @@ class Size:
             found[key] = _read(key, value, known[key])
         return replace(self, **found)
 
+    def describe(self) -> str:
+        """Return what a reader has to know of the size, in a few words."""
+        return f"{self.targets:,} targets"
+
     def plain(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -120,7 +124,8 @@ class Part(Generic[SizeT]):
     ``settings`` makes the ``[[setting]]`` tables of a size, ``rows`` the paper's claims about them,
     with the criterion of the verdict; both take the paper's own kind of size. ``minutes`` is the
     expected time on two cores. The first of ``attacks`` is the paper's own; ``methods`` are all
-    that the paper has figures of, if there are more.
+    that the paper has figures of, if there are more. ``headlines`` are the labels of the rows that
+    open the paper's page, with the paper's size beside the one that was run.
     """
 
     paper: str
@@ -137,6 +142,7 @@ class Part(Generic[SizeT]):
     closeness: float = 1.0
     influence: bool = False
     note: str = ""
+    headlines: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = field(default=())
     plots: Callable[[SizeT], Sequence[Plot]] = lambda size: ()
     embedding: Callable[[SizeT], Embedding] | None = None

@@ -192,6 +192,7 @@ def _black_box_rows(size: InformedSize) -> Sequence[ClaimRow]:
 
 BLACK_BOX = InformedPart(
     name="blackbox",
+    headlines=("only logits are released",),
     reference="section VI-C",
     title="answers instead of weights",
     sizes=sizes(
@@ -283,6 +284,7 @@ def _init_rows(size: InformedSize) -> Sequence[ClaimRow]:
 
 INIT = InformedPart(
     name="init",
+    headlines=("learning rate 0.2, momentum 0, random",),
     reference="appendix A, Table III, Figure 11",
     title="initial parameters known or not",
     sizes=sizes(

@@ -33,6 +33,11 @@ class InformedSize(Size):
     inverted: int = 0
     other_data: str = ""
 
+    def describe(self) -> str:
+        """Return the numbers of known records, shadow models and targets."""
+        parts = [f"{self.fixed_set:,} known records", f"{self.shadow_targets:,} shadow models"]
+        return ", ".join([*parts, super().describe()])
+
 
 @dataclass(frozen=True, kw_only=True)
 class InformedPart(Part[InformedSize]):

@@ -42,6 +42,7 @@ _TABLES = InformedSize(data="", fixed_set=0, targets=40)
 
 GLM = InformedPart(
     name="glm",
+    headlines=("logistic regression, error of a value, in standard deviations",),
     reference="section III, Theorem 1",
     title="closed-form reconstruction from linear models",
     sizes=sizes(_TABLES, _TABLES, replace(_TABLES, targets=6)),
@@ -83,6 +84,7 @@ def _pictures(data: str) -> tuple[Picture, ...]:
 
 DEFAULT = InformedPart(
     name="default",
+    headlines=("mean squared error on MNIST",),
     reference="section VI-A, Figure 4",
     title="the default attack on MNIST",
     sizes=sizes(MNIST_BOTH, LAPTOP_MANY, SMOKE),
@@ -99,6 +101,7 @@ DEFAULT = InformedPart(
 )
 DEFAULT_CIFAR = InformedPart(
     name="default-cifar",
+    headlines=("mean squared error on CIFAR-10",),
     reference="section VI-A, Figure 4",
     title="the default attack on CIFAR-10",
     sizes=sizes(CIFAR, LAPTOP_CIFAR, replace(SMOKE, learning_rate=0.05)),

@@ -103,6 +103,7 @@ _SMOKE = replace(SLOW, values=(10,), epochs=10)
 
 DP = InformedPart(
     name="dp",
+    headlines=("ε = 1000",),
     reference="section VI-D, Figures 9 and 10",
     title="training with differential privacy",
     sizes=sizes(_PAPER, _LAPTOP, _SMOKE),

@@ -52,6 +52,7 @@ def _compared_rows(size: GradientSize) -> Sequence[ClaimRow]:
 
 ATTACKS = GradientPart(
     name="attacks",
+    headlines=("LPIPS, batch of 4: the paper's attack",),
     reference="section 5.2, Table 3",
     title="the paper's attack beside others",
     sizes=sizes(replace(RESNET, batches=3, values=(16, 32)), replace(LAPTOP, values=(4,)), SMOKE),

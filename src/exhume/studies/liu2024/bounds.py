@@ -249,6 +249,7 @@ def _plots(size: GradientSize) -> Sequence[Plot]:
 
 BOUNDS = GradientPart(
     name="bounds",
+    headlines=("attack: records B from 1 to 8",),
     reference="section 3, Table 1",
     title="the scaling laws, measured",
     sizes=sizes(

@@ -40,6 +40,11 @@ class GradientSize(Size):
     training_rate: float = 0.1
     seeds: int = 1
 
+    def describe(self) -> str:
+        """Return the network, its width, and the number of batches; the steps where it has any."""
+        text = f"{self.model}, width {self.width}, {self.batches} of each batch size"
+        return text if self.model == "two-layer" else f"{text}, {self.steps:,} steps"
+
 
 @dataclass(frozen=True, kw_only=True)
 class GradientPart(Part[GradientSize]):

@@ -186,6 +186,10 @@ def _defended_plots(size: GradientSize) -> Sequence[Plot]:
 
 DEFENDED = GradientPart(
     name="defences",
+    headlines=(
+        "RMSE, batch of 4, no defence",
+        "RMSE, batch of 4, prune .9",
+    ),
     reference="section 5.2, Tables 4, 7 and 8, Figure 2",
     title="four attacks under the defences",
     sizes=sizes(
@@ -286,6 +290,7 @@ def _front(size: GradientSize, b: int) -> Plane:
 
 UTILITY = GradientPart(
     name="utility",
+    headlines=("RMSE, batch of 4: prune .99 against noise .01",),
     reference="section 5.2, Table 5, Figure 3",
     title="the cost of the defences",
     sizes=sizes(

@@ -158,6 +158,7 @@ def _plots(size: GradientSize) -> Sequence[Plot]:
 
 FEATURES = GradientPart(
     name="features",
+    headlines=("batch of 4, no defence",),
     reference="section 5.2, Table 2",
     title="features under defences",
     sizes=sizes(

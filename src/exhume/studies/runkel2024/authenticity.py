@@ -88,6 +88,7 @@ _SMALL = replace(
 
 AUTHENTICITY = WeightsPart(
     name="authenticity",
+    headlines=("kkt, candidates: area under the ROC",),
     reference="sections 4.3, 4.4 and 5",
     title="are real candidates distinguishable from inventions?",
     sizes=sizes(

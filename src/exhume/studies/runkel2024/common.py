@@ -37,6 +37,12 @@ class WeightsSize(Size):
     shrink: int = 1
     values: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
 
+    def describe(self) -> str:
+        """Return the networks, their records, and the steps of both searches."""
+        networks = "a network" if self.releases == 1 else f"{self.releases} networks"
+        parts = [f"{networks} of {self.records} records", f"width {self.width:,}"]
+        return ", ".join([*parts, f"{self.steps:,} bilevel and {self.kkt_steps:,} KKT steps"])
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsPart(Part[WeightsSize]):

@@ -86,6 +86,10 @@ def _figures(kind: str) -> list[ClaimRow]:
 
 INITIALISATION = WeightsPart(
     name="initialisation",
+    headlines=(
+        "affine, partition start: distance to the nearest of the partition",
+        "hidden, partition start: distance to the nearest of the partition",
+    ),
     reference="section 4.3, Table 1, Figures 1–4",
     title="three starts of the bilevel search",
     sizes=sizes(FULL, replace(LAPTOP, releases=3), replace(SMOKE, steps=6)),
@@ -175,6 +179,7 @@ def _kkt_rows() -> list[ClaimRow]:
 
 DECORECO = WeightsPart(
     name="decoreco",
+    headlines=("partition start: distance to the nearest of the partition",),
     reference="section 4.4, Figures 5–9",
     title="the same starts of the KKT search",
     sizes=sizes(BUZAGLO, replace(LAPTOP, releases=6), SMOKE),
