@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.audit import small
 
 from exhume.attacks import TrajectoryInversion
@@ -16,6 +17,7 @@ from exhume.audit.plan import Deadline, Unit
 from exhume.audit.runner import chosen_before
 from exhume.audit.stages.counted_trainings import NetworkTrainings
 from exhume.audit.stages.expense import Cost, Expense
+from exhume.cli.planning import show_left_out
 
 EACH = 10.0
 TARGET = EACH * (1 + TrajectoryInversion.trainings)
@@ -59,6 +61,11 @@ def test_the_clock_and_not_the_guess_limits_the_targets() -> None:
     guessed = replace(timed("10h").plan, limits=(2,))
     assert unlimited_by_guess(guessed).limits == (5,)
     assert unlimited_by_guess(replace(guessed, deadline=None)).limits == (2,)
+
+
+def test_the_terminal_promises_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    show_left_out(unlimited_by_guess(replace(timed("10h").plan, limits=(2,), budget="10h")))
+    assert capsys.readouterr().out == "audit: as many of its 5 targets as fit 10h\n"
 
 
 def test_other_settings_have_no_deadline() -> None:

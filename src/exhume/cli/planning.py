@@ -112,18 +112,20 @@ def show_left_out(plan: Plan) -> None:
     from rich.console import Console
 
     late = () if plan.deadline is None else plan.deadline.settings
-    parts = [
-        f"{plan.config.setting[index].name}, whatever of its {plan.targets(index):,} targets would "
-        "not be done by then"
+    lines = [
+        f"{plan.config.setting[index].name}: as many of its {plan.targets(index):,} targets as fit "
+        f"{plan.budget}"
         for index in late
     ]
-    parts += [
+    parts = [
         f"{table.name} {plan.planned(index):,} of {plan.targets(index):,} targets"
         for index, table in enumerate(plan.config.setting)
         if plan.planned(index) < plan.targets(index)
     ]
-    text = f"left out to fit {plan.budget}: {'; '.join(parts)}" if parts else ""
-    Console(highlight=False).print(text or f"everything fits {plan.budget}", soft_wrap=True)
+    lines += [f"left out to fit {plan.budget}: {'; '.join(parts)}"] if parts else []
+    console = Console(highlight=False)
+    for line in lines or [f"everything fits {plan.budget}"]:
+        console.print(line, soft_wrap=True)
 
 
 def _cells(estimate: Estimate, expense: Expense) -> tuple[str, ...]:
