@@ -25,6 +25,7 @@ from exhume.attacks import Refit
 from exhume.attacks.estimators.first_loss import epochs_of, first_loss
 from exhume.attacks.estimators.network_gradient import FittedNetwork
 from exhume.attacks.estimators.optimality import optimal_record
+from exhume.attacks.estimators.prior_mean import PriorMean
 from exhume.attacks.estimators.refit import FittedRelease
 from exhume.protocol.knowledge import Knowledge
 from exhume.protocol.reconstruction import Status
@@ -209,3 +210,20 @@ def test_an_active_set_shows_its_columns(template):
     apart = np.abs(found[0] - own.x[0]) / known.x.std(axis=0)
     # scikit-learn's descent ends where the dual gap is small; a tenth of a deviation remains.
     assert apart[active].max() < 0.2
+
+
+def test_a_box_of_a_gaussian_has_the_mean_of_a_truncated_one():
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(400, 3)) @ np.array([[1.0, 0.6, 0.0], [0.0, 0.8, 0.3], [0.0, 0.0, 1.0]])
+    prior = PriorMean.of(rows)
+    free = np.array([False, True, True])
+    # The first column is known: the others have the Gaussian's conditional mean.
+    value = prior.given(np.array([1.5, 0.0, 0.0]), ~free)
+    mean, deviation = prior.within(np.where(free, -50.0, 1.5), np.where(free, 50.0, 1.5))
+    covariance = np.linalg.inv(prior.precision[1:, 1:])
+    assert deviation[1:] == pytest.approx(np.sqrt(np.diag(covariance)), rel=0.1)
+    # 48 chains of 30 sweeps: a standard error of a few hundredths of the deviation.
+    assert mean == pytest.approx(value, abs=0.12)
+    # Above zero, a standard normal has the mean √(2/π).
+    one = PriorMean(np.zeros(1), np.ones((1, 1)))
+    assert one.within(np.zeros(1), np.full(1, 50.0))[0][0] == pytest.approx(0.798, abs=0.06)

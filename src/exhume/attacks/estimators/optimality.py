@@ -123,9 +123,9 @@ def _least_squares(fit: LinearFit) -> Found | None:
 
 
 def _active_set(fit: LinearFit) -> Found | None:
-    """An L1 penalty: columns with a weight show the record, the others go with them."""
+    """An L1 penalty, or a selection: columns with a weight show the record, others go with them."""
     own, weights = fit.settings, fit.coefficients[0]
-    alpha = float(fit.numbers.get("alpha_", np.asarray(getattr(own, "alpha", np.nan))))
+    alpha = float(fit.numbers.get("alpha_", np.asarray(getattr(own, "alpha", 0.0))))
     share = float(fit.numbers.get("l1_ratio_", np.asarray(getattr(own, "l1_ratio", 1.0))))
     active = weights != 0
     if not own.fit_intercept or not active.any():
@@ -212,6 +212,7 @@ _SOLVED: Mapping[str, Callable[[LinearFit], Found | None]] = {
     "ElasticNetCV": _active_set,
     "HuberRegressor": _huber,
     "Lars": _least_squares,
+    "LarsCV": _active_set,
     "Lasso": _active_set,
     "LassoCV": _active_set,
     "LassoLars": _active_set,
@@ -221,5 +222,7 @@ _SOLVED: Mapping[str, Callable[[LinearFit], Found | None]] = {
     "LinearSVC": _support_vectors,
     "MLPClassifier": _network,
     "MLPRegressor": _network,
+    "OrthogonalMatchingPursuit": _active_set,
+    "OrthogonalMatchingPursuitCV": _active_set,
     "RANSACRegressor": _least_squares,
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from exhume.attacks.estimators.refit_search import SolvedRecord
 from exhume.protocol.arrays import Array, FloatArray
 
+_CHAINS, _SWEEPS = 48, 45
 _SHRINKAGE = 0.1
 """The share of the columns' own variances in the covariance: rows are few."""
 
@@ -37,6 +39,28 @@ class PriorMean:
             own = self.precision[np.ix_(open_, open_)]
             filled[open_] = self.mean[open_] - np.linalg.solve(own, pull)
         return filled
+
+    def within(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean and deviation of records in a box (unknowns,), by Gibbs sampling.
+
+        The Gaussian is cut off at the box; a column whose ``low`` is its ``high`` is known.
+        """
+        rng = np.random.default_rng(0)
+        x = np.repeat(np.clip(self.mean, low, high)[None], _CHAINS, axis=0)
+        kept, free = [], np.flatnonzero(high > low)
+        for sweep in range(_SWEEPS):
+            for column in free:
+                own = self.precision[column, column]
+                pull = (x - self.mean) @ self.precision[column]
+                middle = x[:, column] - pull / own
+                ends = [ndtr((side[column] - middle) * np.sqrt(own)) for side in (low, high)]
+                share = ends[0] + rng.random(_CHAINS) * (ends[1] - ends[0])
+                drawn = middle + ndtri(np.clip(share, 1e-12, 1 - 1e-12)) / np.sqrt(own)
+                x[:, column] = np.clip(drawn, low[column], high[column])
+            if sweep >= _SWEEPS // 3:
+                kept.append(x.copy())
+        found = np.concatenate(kept)
+        return np.asarray(found.mean(axis=0)), np.asarray(found.std(axis=0))
 
     def filled(self, found: SolvedRecord) -> tuple[SolvedRecord, FloatArray]:
         """Return the record's posterior mean, and each unknown's deviation (at most 1).

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from exhume.attacks.estimators.encoded_rows import EncodedRows
+from exhume.attacks.estimators.prior_mean import PriorMean
 from exhume.attacks.estimators.read_trees import ReleasedTree, paths, read_trees
 from exhume.attacks.estimators.refit import FittedRelease, has_trees, read_fitted
 from exhume.protocol.arrays import Array, FloatArray
@@ -21,6 +22,8 @@ from exhume.protocol.release import Release
 _PRECISION = 1e-6
 """Trees compare records in single precision."""
 _MIDPOINTS = 0.9
+_FEW = 12
+"""A column with at most so many different values is a category."""
 _SURE = 1e-3
 """A cell that is known exactly weighs as one with this error, in deviations of its column."""
 
@@ -189,10 +192,8 @@ def _answer(
         np.clip(side, rows.min(axis=0), rows.max(axis=0)) for side in (cells.low, cells.high)
     )
     pinned = ~np.isnan(cells.exact)
-    guess = np.array([_middle(rows[:, j], low[j], high[j]) for j in range(len(low))])
-    x = np.where(pinned, cells.exact, guess)
     spread = np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1.0)
-    own = np.where(pinned, 0.0, np.minimum((high - low) / np.sqrt(12), spread))
+    x, own = _filled(problem, rows, low, high, cells.exact, label)
     x = encoded.back(x, spread / np.maximum(own, _SURE * spread))[0]
     status = Status.CONVERGED if pinned.all() else Status.APPROXIMATE
     return Reconstruction(
@@ -209,6 +210,37 @@ def _answer(
             else 0.0,
         },
     )
+
+
+def _filled(
+    problem: FittedRelease,
+    rows: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    exact: FloatArray,
+    label: object | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the likeliest record in the box (low, high], and each column's deviation.
+
+    Columns of few values take the mean of those in their interval. The others go with them, and
+    with what is pinned, as they do in the known records of the same class.
+    """
+    pinned = ~np.isnan(exact)
+    x = np.array([_middle(rows[:, j], low[j], high[j]) for j in range(len(low))])
+    x = np.where(pinned, exact, x)
+    spread = np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1.0)
+    own = np.where(pinned, 0.0, np.minimum((high - low) / np.sqrt(12), spread))
+    smooth = np.array([len(np.unique(column)) > _FEW for column in rows.T])
+    open_ = smooth & ~pinned
+    alike = problem.known.labels == label if problem.estimator.classifies else slice(None)
+    like = rows if label is None else rows[alike]
+    if not open_.any() or len(like) < 2 * rows.shape[1]:
+        return x, own
+    ends = [(np.where(open_, side, x) - rows.mean(axis=0)) / spread for side in (low, high)]
+    prior = PriorMean.of((like - rows.mean(axis=0)) / spread)
+    mean, deviation = prior.within(*ends)
+    found = np.where(open_, mean * spread + rows.mean(axis=0), x)
+    return found, np.where(open_, deviation * spread, own)
 
 
 def _middle(values: FloatArray, low: float, high: float) -> float:
