@@ -13,6 +13,10 @@ from safetensors.torch import save_file
 from tests.attacks.weights_only.test_kkt import halved
 from tests.cli.command import Finished, execute, invoke
 
+from exhume.audit import make_plan
+from exhume.config.reading import from_tables
+from exhume.training import Training
+
 COUNT = 12
 CODE = """
 from torch import nn
@@ -148,3 +152,20 @@ def test_a_checkpoint_of_a_wrapped_module_with_an_exported_architecture(folder: 
     assert found[0] == found[1]
     # A program has no layers to begin a search at, so that the third differs.
     assert "kkt" in found[2]
+
+
+@pytest.mark.parametrize(("data", "classes"), [("diabetes", None), ("digits", 10)])
+def test_many_whole_numbers_with_a_decimal_point_are_responses(
+    data: str, classes: int | None
+) -> None:
+    """Diabetes' responses are floats without a fraction; no class of 60 records is like them."""
+    table = {
+        "data": {"name": data, "fixed_set": 60, "shadow_targets": 20},
+        "release": {"model": "mlp", "hidden": [3]},
+        "knowledge": {"training": {"learning_rate": 0.001, "epochs": 1}},
+    }
+    config = from_tables(table | {"audit": {"targets": 2}}, source="a test")
+    model = make_plan(config).setting(0).mechanism
+    assert isinstance(model, Training)
+    assert (None if model.classes is None else len(model.classes)) == classes
+    assert model.network.outputs == (classes or 1)

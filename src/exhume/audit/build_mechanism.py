@@ -248,8 +248,8 @@ def _network(
     table: SettingTable, release: NetworkReleaseTable, fixed_set: Records, seed: int
 ) -> Model:
     classes = _classes(fixed_set) if _classifies(fixed_set) else None
-    if release.training is not None and fixed_set.labels.dtype.kind == "f":
-        # Nothing but the labels says what a loop's outputs are: whole numbers may be responses.
+    if fixed_set.labels.dtype.kind == "f":
+        # Only the labels say what a network's outputs are: whole numbers may be responses.
         classes = None if classes is None or len(classes) > _FEW else classes
     outputs = 1 if classes is None else len(classes)
     if release.training is not None:
@@ -259,7 +259,7 @@ def _network(
 
 
 _FEW = 20
-"""Floating-point labels with more values than this are responses of a loop's regression."""
+"""Floating-point labels with more values than this are responses of a regression."""
 
 
 def _loop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -47,7 +48,9 @@ class Model(Mechanism):
         matches = np.asarray(labels)[:, None] == np.asarray(self.classes)[None, :]
         if not matches.any(axis=1).all():
             stranger = np.asarray(labels)[~matches.any(axis=1)][0]
-            raise InputError(f"label {stranger} is not one of the model's classes {self.classes}")
+            raise InputError(
+                f"label {stranger} is not one of the model's classes ({_some(self.classes)})"
+            )
         return np.asarray(matches.argmax(axis=1))
 
     def score(self, release: Weights, data: Records) -> float:
@@ -57,3 +60,13 @@ class Model(Mechanism):
             return float(np.mean(np.asarray(self.classes)[means.argmax(axis=1)] == data.labels))
         y = np.asarray(data.labels, dtype=np.float64)
         return float(1.0 - np.mean((y - means[:, 0]) ** 2) / np.var(y))
+
+
+def _some(classes: Sequence[object], most: int = 12) -> str:
+    """Spell classes, and count those that are too many.
+
+    >>> _some((0, 1)), _some(range(60), 3)
+    ('0, 1', '0, 1, 2 and 57 more')
+    """
+    shown = ", ".join(map(str, classes[:most]))
+    return shown if len(classes) <= most else f"{shown} and {len(classes) - most} more"
