@@ -71,7 +71,12 @@ def network(*, release: str = "", training: str = "momentum = 0.9", knowledge: s
         ),
         (
             LINEAR.replace("fixed_set = 60", "fixed_set = 60, targets = 3"),
-            "unknown key 'data.targets'; it belongs to [[setting]], outside its tables",
+            "unknown key 'data.targets'; it belongs to [audit]",
+        ),
+        ('attacks = ["glm"]' + LINEAR, "unknown key 'attacks'; it belongs to [audit]"),
+        (
+            LINEAR.replace("fixed_set = 60", 'fixed_set = 60, group = "a"'),
+            "unknown key 'data.group'; it belongs to [[setting]], outside its tables",
         ),
         (
             network(knowledge=", shadow-targets = 3"),

@@ -167,7 +167,9 @@ def _suggestion(location: Sequence[int | str], keys: Sequence[int | str], tables
     elsewhere = [path for path in _paths(Config) if path[-1] == other]
     if not elsewhere:
         return f"; there are {', '.join(sorted(known))}" if known else ""
-    nearest = min(elsewhere, key=lambda path: (str(keys[-2:][0]) not in path, len(path)))
+    beside = str(keys[-2:][0])
+    # [audit] states for all settings what a [[setting]] may state for itself.
+    nearest = min(elsewhere, key=lambda p: (beside not in p[:-1], p[:-1] == ("setting",), len(p)))
     table = ".".join(one for one in nearest[:-1] if one != "setting")
     name = "it" if other == key else f"{other!r}"
     return f"; {name} belongs to {f'[{table}]' if table else '[[setting]], outside its tables'}"
