@@ -348,7 +348,7 @@ class AttackTrials(TriedExpense):
             started = time.perf_counter()
             run_attack(plan, setting, unit, attack, trials, releases)
             spent.append(time.perf_counter() - started)
-            if spent[0] > _LONG_SECONDS:
+            if spent[0] > _LONG_SECONDS and times == 1:
                 break
         size, last = len(groups[0]), spent[-1]
         once = times * max(0.0, spent[0] - last)
