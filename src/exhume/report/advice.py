@@ -129,7 +129,7 @@ def _measured(case: _Case, cases: Sequence[_Case]) -> Advice | None:
         f"Measured: attacks reached {rate_text(best.bracket.reached)} instead of "
         f"{rate_text(case.bracket.reached)}; proven limit: {limit_text(best.bracket.ceiling)}."
         f"{cost}{sure}",
-        f"# in [setting.release]\ndefences = {inline(best.release['defences'])}",
+        f"# in [release] of this setting\ndefences = {inline(best.release['defences'])}",
     )
 
 
@@ -154,11 +154,13 @@ def _noise(case: _Case, cases: Sequence[_Case]) -> Advice | None:
     noise: dict[str, Any] = {"noise_multiplier": needed[0][1]}
     if fitting is None:
         how = f" The training's {counted(steps or 1, 'step')} are DP-SGD then."
-        toml = f"# in [setting.knowledge.training]\nclipping = {inline({'norm': 1.0, **noise})}"
+        clipping = inline({"norm": 1.0, **noise})
+        toml = f"# in [knowledge.training] of this setting\nclipping = {clipping}"
     else:
         name, rest = fitting
         how = ""
-        toml = f"# in [setting.release]\ndefences = {inline([{'name': name, **noise, **rest}])}"
+        defences = inline([{"name": name, **noise, **rest}])
+        toml = f"# in [release] of this setting\ndefences = {defences}"
     return Advice(
         f"{case.bracket.setting}: add noise for a proven limit",
         f"Computed, for a limit on the success of every attack of {said}.{how} This holds where a "
@@ -239,19 +241,19 @@ def _withheld(case: _Case) -> Advice | None:
             f"{name}: withhold the scaler",
             "The release holds the means and deviations of the private records. Use a scaler that "
             "was fitted on public records, and measure again without it.",
-            "# in [setting.release]\nstandardise = false",
+            "# in [release] of this setting\nstandardise = false",
         )
     if release.get("kind") == "transcript":
         return Advice(
             f"{name}: withhold the iterates",
             "The release holds the parameters and gradients of every step. Publish the final "
             "weights alone, and measure again: this run says nothing about them.",
-            '# in [setting.release]\nkind = "weights"',
+            '# in [release] of this setting\nkind = "weights"',
         )
     if release.get("kind") == "outputs" and release.get("answer") == "scores":
         return Advice(
             f"{name}: withhold the scores",
             "Answer with probabilities, and measure again: this run says nothing about them.",
-            '# in [setting.release]\nanswer = "probabilities"',
+            '# in [release] of this setting\nanswer = "probabilities"',
         )
     return None
