@@ -44,8 +44,7 @@ def _shadows(size: InformedSize) -> Sequence[Tables]:
 
 
 def _shadow_rows(size: InformedSize) -> Sequence[ClaimRow]:
-    counts = [int(k) for k in size.values]
-    most = counts[-1]
+    *_, most = counts = [int(k) for k in size.values]
     rows = [success(size, f"{most:,} shadow models", "below the oracle from 8K on", f"k={most}")]
     for metric, figure in (("mse", "5c"), ("kl", "5d")):
         for fewer, more in pairwise(counts):
