@@ -13,7 +13,7 @@ from exhume.attacks.estimators.first_loss import epochs_of, first_loss
 from exhume.attacks.estimators.held_unknowns import HeldUnknowns
 from exhume.attacks.estimators.optimality import counted_record, optimal_record
 from exhume.attacks.estimators.prior_mean import PriorMean
-from exhume.attacks.estimators.refit_search import EXACT, SolvedRecord, search
+from exhume.attacks.estimators.refit_search import EXACT, SolvedRecord, search, size
 from exhume.attacks.estimators.release_map import ReleaseMap
 from exhume.attacks.estimators.revealed_levels import named, revealed_levels
 from exhume.attacks.estimators.revealed_terms import revealed_terms
@@ -34,6 +34,8 @@ from exhume.training.estimator import Estimator
 
 _EXPLAINS = 10 * EXACT
 """A record with a smaller residual explains the release: no other class is tried."""
+_AS_WELL = 3.0
+"""A record explains a release as well as another up to this multiple of what it leaves."""
 _CLOSE, _FAR = 0.05, 0.5
 """Error estimates in deviations of a column: certain up to the first, a guess above the second."""
 
@@ -216,7 +218,9 @@ def _solved(maps: Sequence[ReleaseMap], problem: FittedRelease, fits: int) -> Re
         why = "no released number depends on a record in a way that fits to other records show"
         return nothing(knowledge, Status.NO_INFORMATION, why)
     map_, best = min(found, key=lambda pair: pair[1].residual)
-    told = _told(map_, best, knowledge)
+    target = map_.read(problem.attributes)
+    assert target is not None
+    told = _told(map_, target, best, knowledge)
     return told if problem.labelled else replace(told, labels=None)
 
 
@@ -262,9 +266,37 @@ def _searched(
     return search(HeldUnknowns(map_, places, values), target, fits=fits, given=given)
 
 
-def _told(map_: ReleaseMap, best: SolvedRecord, knowledge: Knowledge) -> Reconstruction:
+def _explaining(
+    map_: ReleaseMap, target: FloatArray, found: SolvedRecord, likelier: FloatArray
+) -> FloatArray:
+    """Return the likelier record if it explains the release as well, or as much of it as does.
+
+    Where a release jumps, its slopes do not say what would be lost.
+    """
+    limit = max(_AS_WELL * found.residual, _AS_WELL * found.noise, _EXPLAINS)
+
+    def explains(unknowns: FloatArray) -> bool:
+        release = map_(unknowns)
+        return release is not None and size(release - target) <= limit
+
+    if found.residual < _EXPLAINS and np.allclose(likelier, found.unknowns, rtol=0, atol=1e-6):
+        return found.unknowns
+    if explains(likelier):
+        return likelier
+    now = found.unknowns
+    for place in np.flatnonzero(likelier != found.unknowns):
+        tried = now.copy()
+        tried[place] = likelier[place]
+        now = tried if explains(tried) else now
+    return now
+
+
+def _told(
+    map_: ReleaseMap, target: FloatArray, best: SolvedRecord, knowledge: Knowledge
+) -> Reconstruction:
     """Return what a search found, with the records that explain the release as well."""
-    best, errors = PriorMean.of(map_.standard()).filled(best)
+    filled, errors = PriorMean.of(map_.standard()).filled(best)
+    best = replace(best, unknowns=_explaining(map_, target, best, filled.unknowns))
     own = np.where(map_.hidden(best.unknowns), 0.0, errors)[: map_.rows.shape[1]]
     error = float(np.sqrt(np.mean(own**2)))
     status = Status.APPROXIMATE if error <= _FAR else Status.NOT_CONVERGED
