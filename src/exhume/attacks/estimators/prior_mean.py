@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from exhume.attacks.estimators.refit_search import SolvedRecord
+from exhume.attacks.estimators.refit_search import EXACT, SolvedRecord
 from exhume.protocol.arrays import Array, FloatArray
 
 _CHAINS, _SWEEPS = 48, 45
@@ -76,10 +76,11 @@ class PriorMean:
         prior = self.precision[np.ix_(free, free)]
         apart = found.unknowns - self.mean
         pull = prior @ apart[free] + self.precision[np.ix_(free, held)] @ apart[held]
-        precision = found.slopes.T @ found.slopes / found.left**2 + prior
+        normal = found.slopes.T @ found.slopes
+        # The residual says how well the record explains the release; errors count a fit's noise.
         moved = found.unknowns.copy()
-        moved[free] -= np.linalg.solve(precision, pull)
-        spread = np.sqrt(np.diag(np.linalg.inv(precision)))
+        moved[free] -= np.linalg.solve(normal / max(found.residual, EXACT) ** 2 + prior, pull)
+        spread = np.sqrt(np.diag(np.linalg.inv(normal / found.left**2 + prior)))
         errors = errors.copy()
         errors[free] = np.minimum(errors[free], spread)
         return replace(found, unknowns=moved), errors
