@@ -231,7 +231,7 @@ class Marking(Attack):
 class Holding(Attack):
     """Answers the first release that any process is given, and holds all others.
 
-    Each leaves a file in ``folder`` when it begins.
+    Each leaves a file in ``folder`` when it begins. A file ``released`` there lets all of them go.
     """
 
     folder: str
@@ -247,7 +247,7 @@ class Holding(Attack):
         try:
             (Path(self.folder) / "answered").touch(exist_ok=False)
         except FileExistsError:
-            wait_for(lambda: False)
+            wait_for((Path(self.folder) / "released").exists)
         return Reconstruction(np.empty((0, *knowledge.record_shape)), Status.NO_INFORMATION)
 
 

@@ -157,13 +157,16 @@ class _Shift:
         return self._remote.remote(self._driver, self._work, self._common, task)
 
     def end(self) -> None:
-        """Cancel all running tasks, and wait until they have ended."""
-        cut = list(self._running)
+        """Cancel all running tasks, and wait until they have ended.
+
+        Ray may lose the word where a worker is just being given the task: then it is said again.
+        """
+        cut, until = list(self._running), time.monotonic() + _ANSWER_SECONDS
         self._running.clear()
-        for reference in cut:
-            self._ray.cancel(reference, force=True)
-        if cut:
-            self._ray.wait(cut, num_returns=len(cut), timeout=_ANSWER_SECONDS)
+        while cut and time.monotonic() < until:
+            for reference in cut:
+                self._ray.cancel(reference, force=True)
+            _, cut = self._ray.wait(cut, num_returns=len(cut), timeout=_LOOK_SECONDS)
 
     def _at_once(self) -> int:
         """The number of tasks to submit: twice what the cluster's CPUs can run now."""
